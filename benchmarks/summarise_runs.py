@@ -1,0 +1,69 @@
+"""Turn run folders into small JSON files and one Markdown table, for results that are kept in the repository.
+
+    python benchmarks/summarise_runs.py OUT RUN [RUN ...]
+
+Writes OUT/<run>.json (what was set, where it ran, what came out, epoch by epoch) and OUT/README.md (the table).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+from goodness.api import Run
+from goodness.config import differences
+from goodness.presets import preset
+
+KEPT = ("device_name", "torch", "cuda", "cudnn", "driver", "dtype", "python", "commit")
+
+
+def summary(run: Run) -> dict:
+    config, result = run.config, run.result
+    environment = json.loads((run.path / "environment.json").read_text())
+    changed = differences(config, preset(config.preset))
+    return {
+        "preset": config.preset,
+        "changes": {name: new for name, (_, new) in changed.items()},
+        "seed": config.seed,
+        "environment": {name: environment.get(name) for name in KEPT},
+        "result": result,
+        "epochs": run.metrics,
+    }
+
+
+def table(summaries: dict[str, dict]) -> str:
+    lines = [
+        "| run | test, single crop | test, flip TTA | `sep_cur` by block (test) | accuracy by blocks used (test) "
+        "| seconds | hardware |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for name, one in summaries.items():
+        reported, health = one["result"]["reported"], one["result"]["health"]["test"]
+        where = one["environment"]
+        lines.append(
+            f"| {name} | {100 * reported['accuracy']:.2f} % | {100 * reported.get('accuracy_tta', float('nan')):.2f} % "
+            f"| {' '.join(format(block['sep_cur'], '.2f') for block in health)} "
+            f"| {' '.join(format(100 * block['accuracy'], '.2f') for block in health)} "
+            f"| {one['result']['seconds']:.0f} | {where['device_name']}, torch {where['torch']}, {where['dtype']} |"
+        )
+    lines += ["", "Each row is one seed (n = 1). Settings that differ from the preset:", ""]
+    for name, one in summaries.items():
+        changes = ", ".join(f"`{key}` {value}" for key, value in one["changes"].items()) or "none"
+        lines.append(f"- {name}: preset `{one['preset']}`, {changes}")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    out, folders = Path(sys.argv[1]), [Path(one) for one in sys.argv[2:]]
+    out.mkdir(parents=True, exist_ok=True)
+    summaries = {folder.name: summary(Run(folder)) for folder in folders}
+    for name, one in summaries.items():
+        (out / f"{name}.json").write_text(json.dumps(one, indent=1) + "\n")
+    (out / "README.md").write_text(
+        "# Runs kept here\n\nMade by `python benchmarks/summarise_runs.py`.\n\n" + table(summaries)
+    )
+
+
+if __name__ == "__main__":
+    main()

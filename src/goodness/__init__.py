@@ -1,0 +1,40 @@
+"""goodness: Forward-Forward networks, trained block by block, and a clear view of which blocks work.
+
+import goodness
+run = goodness.train("demo", data="digits", seed=1)
+print(run.accuracy)
+"""
+
+from goodness.api import Run as Run
+from goodness.api import evaluate as evaluate
+from goodness.api import load as load
+from goodness.api import load_config as load_config
+from goodness.api import make_config as make_config
+from goodness.api import resume as resume
+from goodness.api import train as train
+from goodness.config import Config as Config
+from goodness.config import override as override
+from goodness.diagnostics.locality import audit_locality as audit_locality
+from goodness.errors import ConfigError as ConfigError
+from goodness.errors import DataError as DataError
+from goodness.errors import RunError as RunError
+from goodness.errors import UserError as UserError
+from goodness.local.facts import Facts as Facts
+from goodness.local.facts import Past as Past
+from goodness.local.negatives import Mining as Mining
+from goodness.model.network import Network as Network
+from goodness.parts import BlockPart as BlockPart
+from goodness.parts import GoodnessPart as GoodnessPart
+from goodness.parts import LabelPart as LabelPart
+from goodness.parts import NegativesPart as NegativesPart
+from goodness.parts import Rule as Rule
+from goodness.parts import Term as Term
+from goodness.parts import register_block as register_block
+from goodness.parts import register_goodness as register_goodness
+from goodness.parts import register_label as register_label
+from goodness.parts import register_negatives as register_negatives
+from goodness.parts import register_rule as register_rule
+from goodness.parts import register_term as register_term
+from goodness.presets import preset as preset
+
+__version__ = "0.1.0"

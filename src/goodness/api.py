@@ -1,0 +1,254 @@
+"""The library's front door: train, resume, evaluate and load runs from Python."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from goodness.config import Config, from_dict, override, to_dict
+from goodness.data import sources
+from goodness.data.augment import recipes
+from goodness.data.images import ImageData
+from goodness.errors import RunError, UserError
+from goodness.model.network import Network
+from goodness.predict import goodness_of, scores_of
+from goodness.presets import preset
+from goodness.training.durable import read_json, read_lines, write_json
+from goodness.training.run import (
+    RunFolder,
+    choose_device,
+    choose_dtype,
+    default_run_path,
+    environment,
+)
+from goodness.training.signals import StopRequest
+from goodness.training.stage1 import Listener, Stage1, assess
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk."""
+
+    path: Path
+
+    @property
+    def config(self) -> Config:
+        return load_config(self.path)
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What result.json says; an error while the run is not finished."""
+        if not (self.path / "result.json").is_file():
+            raise UserError(f"{self.path} is not finished; go on with: goodness resume {self.path}")
+        return read_json(self.path / "result.json")
+
+    @property
+    def metrics(self) -> list[dict[str, Any]]:
+        """One entry per finished epoch."""
+        return read_lines(self.path / "metrics.jsonl")
+
+    @property
+    def accuracy(self) -> float:
+        """The reported test accuracy, as a fraction."""
+        return self.result["reported"]["accuracy"]
+
+    def network(self, weights: str | None = None, device: str = "cpu") -> Network:
+        """The trained network, ready to predict; the reported weights unless `best` or `last` is asked for."""
+        name: str = weights or self.result["reported"]["weights"]
+        folder = RunFolder.open(self.path, for_writing=False)
+        tensors, meta = folder.checkpoints.load_weights(name)
+        network = Network(self.config.model, tuple(meta["shape"]), len(meta["classes"]))
+        network.load_state_dict(tensors)
+        return network.to(choose_device(device)).requires_grad_(False).eval()
+
+    def predict(self, images: torch.Tensor, *, tta: bool = False, blocks: int | None = None) -> torch.Tensor:
+        """Class scores `[n, classes]` of uint8 images `[n, C, H, W]`; the prediction is their argmax."""
+        network = self.network()
+        if images.dtype != torch.uint8 or tuple(images.shape[1:]) != network.shape:
+            raise UserError(
+                f"expected uint8 images of shape [n, {', '.join(map(str, network.shape))}], got {images.dtype} "
+                f"{list(images.shape)}"
+            )
+        return scores_of(goodness_of(network, images, tta=tta, blocks=blocks))
+
+
+def make_config(base: str | Config, changes: Mapping[str, Any] | None = None) -> Config:
+    """A preset (or a configuration) with dotted fields changed, checked."""
+    config = preset(base) if isinstance(base, str) else base
+    config = override(config, changes or {}).check()
+    recipes[config.augment]  # an unknown name is an error here, not after the data has been read
+    sources.find(config.data)
+    return config
+
+
+def train(
+    base: str | Config,
+    *,
+    data: str | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    seed: int | None = None,
+    epochs: int | None = None,
+    device: str = "auto",
+    out: str | os.PathLike[str] | None = None,
+    deterministic: bool | None = None,
+    listen: Listener | None = None,
+    changes: Mapping[str, Any] | None = None,
+    **more: Any,
+) -> Run:
+    """Train a preset to the end and return the run.
+
+        run = goodness.train("demo", data="digits", seed=1)
+        run = goodness.train("demo", rule="lcff", changes={"objective.curr.rho": 3})
+
+    Any configuration field can be changed, top-level ones by keyword, deeper ones by dotted name in `changes`.
+    """
+    named = {"data": data, "seed": seed, "epochs": epochs, "deterministic": deterministic}
+    wanted = {
+        **(changes or {}),
+        **{name: value for name, value in named.items() if value is not None},
+        **more,
+    }
+    config = make_config(base, wanted)
+    chosen = choose_device(device)
+    images = load_data(config, data_dir)
+    path = Path(out) if out is not None else default_run_path(config.preset, config.data, config.seed)
+    with RunFolder.create(path) as folder:
+        write_json(folder.config_path, to_dict(config))
+        return _go(folder, config, images, chosen, data_dir, listen)
+
+
+def resume(
+    path: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    data_dir: str | os.PathLike[str] | None = None,
+    listen: Listener | None = None,
+) -> Run:
+    """Go on with a run from its newest checkpoint; a finished one is returned as it is."""
+    with RunFolder.open(path) as folder:
+        if folder.is_finished:
+            return Run(folder.path)
+        config = load_config(folder.path)
+        data_dir = data_dir or _remembered_data_dir(folder.path)
+        return _go(folder, config, load_data(config, data_dir), choose_device(device), data_dir, listen)
+
+
+def evaluate(
+    path: str | os.PathLike[str],
+    *,
+    split: str = "test",
+    weights: str | None = None,
+    blocks: int | None = None,
+    tta: bool = False,
+    device: str = "auto",
+    data_dir: str | os.PathLike[str] | None = None,
+) -> dict[str, Any]:
+    """Score a finished run's weights on a split again, from the images: accuracy, top-5, block health."""
+    run = Run(Path(path))
+    config = run.config
+    weights = weights or run.result["reported"]["weights"]
+    known = list(run.result["weights"])
+    if weights not in known:
+        raise UserError(f"this run has no '{weights}' weights; it has {' and '.join(known)}")
+    if split not in ("train", "val", "test"):
+        raise UserError(f"unknown split '{split}'; choose train, val or test")
+    if blocks is not None and not 1 <= blocks <= config.model.blocks:
+        raise UserError(f"--blocks must lie in 1..{config.model.blocks}, got {blocks}")
+    chosen = choose_device(device)
+    prepare(chosen, config.deterministic)
+    data = load_data(config, data_dir or _remembered_data_dir(run.path))
+    if tta and not data.flips:
+        raise UserError(f"{data.name} has no flip TTA: a mirrored image would be of another class")
+    rows = data.split(split)
+    if not len(rows):
+        raise UserError(f"{data.name} has no {split} split here")
+    network = run.network(weights, str(chosen))
+    if (network.shape, network.classes) != (data.shape, len(data.classes)):
+        raise UserError(
+            f"the run was trained on images {network.shape} of {network.classes} classes, {data.name} has "
+            f"{data.shape} and {len(data.classes)}"
+        )
+    goodness = goodness_of(
+        network,
+        rows.images,
+        tta=tta,
+        blocks=blocks,
+        memory_mb=config.keep.memory_mb,
+        dtype=choose_dtype(chosen)[0],
+    ).cpu()
+    found = assess(goodness, rows.labels, config, split, progress=1.0)
+    where = {"run": str(run.path), "split": split, "weights": weights, "stage": "s1", "tta": tta}
+    return {**where, "blocks_used": len(goodness), **found}
+
+
+def load(path: str | os.PathLike[str]) -> Run:
+    """A run by its folder."""
+    load_config(path)
+    return Run(Path(path))
+
+
+def load_config(path: str | os.PathLike[str]) -> Config:
+    """The configuration of the run in this folder."""
+    folder = RunFolder.open(path, for_writing=False)
+    return from_dict(read_json(folder.config_path)).check()
+
+
+def load_data(config: Config, data_dir: str | os.PathLike[str] | None = None) -> ImageData:
+    return sources.load(config.data, data_dir=data_dir, split_seed=config.split_seed, val=config.val)
+
+
+def prepare(device: torch.device, deterministic: bool) -> None:
+    """Process-wide settings of a run: deterministic kernels if asked for, and attention kernels that can be trusted.
+
+    cuDNN's attention is switched off: its backward has given NaN at 64 tokens. Under `deterministic` only the
+    plain one is left, since the others' backward adds up in any order.
+    """
+    if deterministic:
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+    torch.use_deterministic_algorithms(deterministic)
+    if device.type == "cuda":
+        torch.backends.cuda.enable_cudnn_sdp(False)
+        torch.backends.cuda.enable_flash_sdp(not deterministic)
+        torch.backends.cuda.enable_mem_efficient_sdp(not deterministic)
+        torch.backends.cudnn.benchmark = not deterministic
+        torch.set_float32_matmul_precision("highest" if deterministic else "high")
+
+
+def _go(
+    folder: RunFolder,
+    config: Config,
+    data: ImageData,
+    device: torch.device,
+    data_dir: str | os.PathLike[str] | None,
+    listen: Listener | None,
+) -> Run:
+    prepare(device, config.deterministic)
+    dtype, reason = choose_dtype(device)
+    if config.deterministic and device.type == "cuda":
+        reason += "; deterministic kernels"
+    facts = environment(device, dtype, reason)
+    facts["data"] = {
+        "provenance": data.provenance,
+        "dir": None if data_dir is None else str(Path(data_dir).resolve()),
+    }
+    write_json(folder.environment_path, facts)
+    sinks = contextlib.ExitStack()
+    with StopRequest() as stop, sinks:
+        if config.keep.tensorboard:
+            from goodness.report.tensorboard import tensorboard_sink
+
+            listen = sinks.enter_context(tensorboard_sink(folder.path, listen))
+        Stage1(config, data, folder, device=device, dtype=dtype, stop=stop, listen=listen).run()
+    return Run(folder.path)
+
+
+def _remembered_data_dir(path: str | os.PathLike[str]) -> str | None:
+    with contextlib.suppress(RunError, KeyError, TypeError):  # a run killed at birth has no such file yet
+        return read_json(Path(path) / "environment.json")["data"]["dir"]
+    return None

@@ -1,0 +1,381 @@
+"""A run's configuration: frozen, keyword-only, checked before any work is done, saved and read back exactly."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
+
+from goodness import parts
+from goodness.errors import ConfigError, nearest
+from goodness.local.collaboration import Constant, Gated
+from goodness.local.negatives import Teacher
+from goodness.local.supcon import SupCon  # noqa: F401  (registers the term)
+from goodness.local.terms import Aspects, Block
+from goodness.model.head import AspectGoodness
+from goodness.model.hybrid import Hybrid
+from goodness.model.label import Scale
+from goodness.parts import BlockPart, GoodnessPart, LabelPart, NegativesPart, Part, Rule, Term
+
+C = TypeVar("C")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stem:
+    """The convolutional stem; it learns with block 0."""
+
+    channels: int = 384
+    """Channels before the patch embedding (a quarter of them after the first convolution)."""
+    patch: int | None = None
+    """Side of a patch after the stem's halving; None picks the smallest with at most 8x8 tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Model:
+    """The network's shape. Image size, channels and classes come from the data."""
+
+    width: int = 256
+    """Width of a token."""
+    blocks: int = 4
+    """How many blocks (L)."""
+    label_at: Literal["every", "first"] = "every"
+    """Blocks that see the label."""
+    relu: bool = True
+    """Whether tokens pass a ReLU on their way to the next block."""
+    normalise: bool = True
+    """Whether tokens are scaled to one norm on their way to the next block."""
+    stem: Stem = field(default_factory=Stem)
+    block: BlockPart = field(default_factory=Hybrid)
+    goodness: GoodnessPart = field(default_factory=AspectGoodness)
+    label: LabelPart = field(default_factory=Scale)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optim:
+    """Every block's own AdamW, its schedule, and the moving average of its weights."""
+
+    lr: float = 1e-3
+    """Peak learning rate."""
+    warmup: float = 15 / 362
+    """Share of the training over which the learning rate rises; a cosine to zero follows."""
+    weight_decay: float = 0.05
+    """Decoupled weight decay, on matrices only."""
+    betas: tuple[float, float] = (0.9, 0.999)
+    """AdamW's two decay rates."""
+    clip: float = 1.0
+    """Largest gradient norm of a block; 0 switches clipping off."""
+    ema: float = 0.999
+    """Decay of the moving average (the teacher): min(ema, 1 - 1 / (t + 2)) at step t."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """How a step is carried out; none of it changes what is learned, except `after_update`."""
+
+    mode: Literal["fused", "sequential"] = "fused"
+    """One backward for all blocks, or one graph at a time (the reference, and the low-memory mode)."""
+    handoff: Literal["before_update", "after_update"] = "before_update"
+    """Whether the next block sees tokens from before or after this block's update (the latter: sequential alone)."""
+    compile: Literal["auto", "on", "off"] = "auto"
+    """Compile the blocks; auto does so on a GPU."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Keep:
+    """What is measured and saved along the way."""
+
+    evaluate_every: int = 1
+    """Epochs between evaluations on the validation split."""
+    checkpoint_seconds: float = 60.0
+    """Least time between checkpoints, which are written at the end of an epoch."""
+    checkpoint_steps: int = 0
+    """Also write a checkpoint every so many steps; 0 does not."""
+    report: Literal["best", "last"] = "best"
+    """Which weights the headline reports: best on validation (last where there is no validation split), or last."""
+    tensorboard: bool = False
+    """Write the metrics for TensorBoard too."""
+    memory_mb: int = 1024
+    """Cap on what a batch of label hypotheses may take during evaluation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Config:
+    """Everything that decides what a run learns."""
+
+    preset: str = "custom"
+    """The named run this one derives from."""
+    data: str = "cifar10"
+    """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, tiny-imagenet or folder:PATH."""
+    seed: int = 42
+    """Seeds initial weights, batch order, augmentation and mining. The split has its own."""
+    epochs: int = 362
+    """Passes over the training split."""
+    batch: int = 512
+    """Images per step."""
+    deterministic: bool = False
+    """Same bits every time on the same machine, and across kill and resume."""
+    augment: str = "ff"
+    """Augmentation recipe: ff, bp-strong, weak or none."""
+    split_seed: int = 42
+    """Seeds the validation hold-out; the same for every run, so that runs can be compared."""
+    val: int | None = None
+    """Images held out for validation; None takes the data set's own protocol."""
+    beta: float = 4.0
+    """Sharpness of the barrier softplus(-beta u)."""
+    eta: float = 0.5
+    """Share of wrong-image against wrong-label negatives; 0 drops the wrong-image stream."""
+    history: Literal["sum", "decay"] = "sum"
+    """How earlier blocks add up: plainly, or fading with every block."""
+    rule: Rule = field(default_factory=lambda: Constant(gamma=0.0))
+    negatives: NegativesPart = field(default_factory=Teacher)
+    objective: dict[str, Term] = field(default_factory=lambda: {"aspects": Aspects(), "block": Block()})
+    model: Model = field(default_factory=Model)
+    optim: Optim = field(default_factory=Optim)
+    step: Step = field(default_factory=Step)
+    keep: Keep = field(default_factory=Keep)
+
+    def check(self) -> Config:
+        """Raise ConfigError at the first field out of range; return the configuration itself."""
+        for name, value in _flat(to_dict(self)).items():
+            for one in value if isinstance(value, list) else [value]:
+                if isinstance(one, float) and not math.isfinite(one):
+                    raise ConfigError(f"{name} must be a finite number, got {one}")
+        at_least = {
+            "epochs": (self.epochs, 1),
+            "batch": (self.batch, 2),
+            "seed": (self.seed, 0),
+            "split_seed": (self.split_seed, 0),
+            "val": (self.val or 0, 0),
+            "eta": (self.eta, 0),
+            "model.width": (self.model.width, 4),
+            "model.blocks": (self.model.blocks, 1),
+            "model.stem.channels": (self.model.stem.channels, 1),
+            "model.stem.patch": (1 if self.model.stem.patch is None else self.model.stem.patch, 1),
+            "optim.weight_decay": (self.optim.weight_decay, 0),
+            "optim.clip": (self.optim.clip, 0),
+            "optim.warmup": (self.optim.warmup, 0),
+            "optim.ema": (self.optim.ema, 0),
+            "keep.evaluate_every": (self.keep.evaluate_every, 1),
+            "keep.checkpoint_seconds": (self.keep.checkpoint_seconds, 0),
+            "keep.checkpoint_steps": (self.keep.checkpoint_steps, 0),
+            "keep.memory_mb": (self.keep.memory_mb, 1),
+        }
+        for name, (value, least) in at_least.items():
+            if not value >= least:
+                raise ConfigError(f"{name} must be at least {least}, got {value}")
+        at_most = {
+            "eta": (self.eta, 1),
+            "optim.warmup": (self.optim.warmup, 1),
+            "optim.ema": (self.optim.ema, 1),
+        }
+        for name, (value, most) in at_most.items():
+            if not value <= most:
+                raise ConfigError(f"{name} must be at most {most}, got {value}")
+        for name, value in {"beta": self.beta, "optim.lr": self.optim.lr}.items():
+            if not value > 0:
+                raise ConfigError(f"{name} must be positive, got {value}")
+        if not all(0 <= one < 1 for one in self.optim.betas):
+            raise ConfigError(f"optim.betas must lie in [0, 1), got {self.optim.betas}")
+        if self.step.handoff == "after_update" and self.step.mode == "fused":
+            raise ConfigError("step.handoff after_update needs step.mode sequential: fused updates all blocks at once")
+        if not self.objective:
+            raise ConfigError("objective has no term: name at least one, such as --objective.block.weight 1")
+        if "mgc" in self.objective and {"block", "curr"} & set(self.objective):
+            raise ConfigError("objective.mgc takes the place of block and curr: remove those, or mgc")
+        for part in (self.rule, self.negatives, self.model.block, self.model.goodness, self.model.label):
+            part.check()
+        for term in self.objective.values():
+            term.check()
+        return self
+
+
+NAMED_RULES: dict[str, Rule] = {
+    "local": Constant(gamma=0.0),
+    "lcff": Constant(gamma=1.0),
+    "gated": Gated(kappa=0.0),
+    "constant": Constant(gamma=0.7),
+}
+"""Settings of the rules that the paper has names for; every registered rule's own name works beside them."""
+
+
+def named_part(base: type[Part], name: str) -> Part:
+    """A part by name with its default settings; rules also by the names the paper gives their settings."""
+    if base is Rule and name in NAMED_RULES:
+        return NAMED_RULES[name]
+    registry = parts.REGISTRIES[base]
+    if base is Rule and name not in registry:
+        known = {*registry, *NAMED_RULES}
+        raise ConfigError(f"unknown collaboration rule '{name}': {nearest(name, known)}")
+    return registry[name]()
+
+
+def part_fields(config: Any, prefix: str = "") -> dict[str, type[Part]]:
+    """Dotted names of the fields that hold a named part, with the base class each takes."""
+    found: dict[str, type[Part]] = {}
+    for name, hint in _hints(type(config)).items():
+        if isinstance(hint, type) and hint in parts.REGISTRIES:
+            found[prefix + name] = hint
+        elif dataclasses.is_dataclass(hint):
+            found |= part_fields(getattr(config, name), f"{prefix}{name}.")
+    return found
+
+
+def override(config: C, changes: Mapping[str, Any]) -> C:
+    """A copy with dotted fields changed: `override(config, {"objective.curr.rho": 3, "rule": "gated"})`.
+
+    A part is changed by its name or by an instance; naming a term that is not there adds it; None takes a term away.
+    """
+    for path, value in changes.items():
+        config = _set(config, path.split("."), value, path)
+    return config
+
+
+def _set(node: Any, names: list[str], value: Any, path: str) -> Any:
+    name, rest = names[0], names[1:]
+    if isinstance(node, dict):  # the terms of the objective
+        child = node.get(name)
+        if not rest and value is None:
+            if child is None:
+                parts.terms[name]  # a misspelt term is an error, one that is merely not there is none
+            return {key: term for key, term in node.items() if key != name}
+        if child is None:
+            child = parts.terms[name]()
+        if not rest:
+            child = value if isinstance(value, Term) else dataclasses.replace(child, weight=_coerce(value, float, path))
+            return {**node, name: child}
+        return {**node, name: _set(child, rest, value, path)}
+    if not dataclasses.is_dataclass(node) or isinstance(node, type):
+        raise ConfigError(
+            f"unknown field '{path}': {path.removesuffix('.' + '.'.join(names))} has no fields of its own"
+        )
+    hints = _hints(type(node))
+    if name not in hints:
+        raise ConfigError(f"unknown field '{path}': {nearest(name, hints)}")
+    if rest:
+        return dataclasses.replace(node, **{name: _set(getattr(node, name), rest, value, path)})
+    hint = hints[name]
+    if isinstance(hint, type) and hint in parts.REGISTRIES and isinstance(value, str):
+        value = named_part(hint, value)
+    return dataclasses.replace(node, **{name: _coerce(value, hint, path)})
+
+
+def to_dict(value: Any) -> Any:
+    """Plain JSON data; a part carries its registered name as `kind`."""
+    if isinstance(value, Part):
+        if "kind" not in vars(type(value)):
+            raise ConfigError(
+                f"{type(value).__name__} is not registered: a run could not be read back; see README, 'Your own parts'"
+            )
+        own = {one.name: to_dict(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {"kind": value.kind, **own}
+    if dataclasses.is_dataclass(value):
+        return {one.name: to_dict(getattr(value, one.name)) for one in dataclasses.fields(value)}
+    if isinstance(value, dict):
+        return {name: to_dict(one) for name, one in value.items()}
+    if isinstance(value, tuple):
+        return [to_dict(one) for one in value]
+    return value
+
+
+def from_dict(data: Any, kind: type[C] = Config, path: str = "") -> C:
+    """Read a configuration back; an unknown or missing field, or a wrong type, is an error that names it."""
+    return _read(data, kind, path)
+
+
+def to_json(config: Config) -> str:
+    return json.dumps(to_dict(config), indent=2)
+
+
+def differences(config: Any, base: Any) -> dict[str, tuple[Any, Any]]:
+    """Dotted fields in which two configurations differ: name to (base's value, config's value)."""
+    mine, theirs = _flat(to_dict(config)), _flat(to_dict(base))
+    names = [*theirs, *(name for name in mine if name not in theirs)]
+    return {name: (theirs.get(name), mine.get(name)) for name in names if theirs.get(name) != mine.get(name)}
+
+
+def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in data.items():
+        if isinstance(value, dict):
+            flat |= _flat(value, f"{prefix}{name}.")
+        else:
+            flat[prefix + name] = value
+    return flat
+
+
+def _hints(kind: type) -> dict[str, Any]:
+    names = [one.name for one in dataclasses.fields(kind)]
+    hints = typing.get_type_hints(kind)
+    return {name: hints[name] for name in names}
+
+
+def _read(data: Any, kind: Any, path: str) -> Any:
+    if isinstance(kind, type) and issubclass(kind, Part):
+        if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
+            raise ConfigError(f"{path}: expected an object with a 'kind', got {data!r}")
+        chosen = parts.REGISTRIES[kind][data["kind"]] if kind in parts.REGISTRIES else kind
+        return _read_fields({k: v for k, v in data.items() if k != "kind"}, chosen, path)
+    if dataclasses.is_dataclass(kind):
+        return _read_fields(data, kind, path)
+    if typing.get_origin(kind) is dict:
+        _, inner = typing.get_args(kind)
+        if not isinstance(data, dict):
+            raise ConfigError(f"{path}: expected an object, got {data!r}")
+        return {name: _read(value, inner, f"{path}.{name}") for name, value in data.items()}
+    return _coerce(data, kind, path)
+
+
+def _read_fields(data: Any, kind: Any, path: str) -> Any:
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path or 'configuration'}: expected an object, got {data!r}")
+    hints = _hints(kind)
+    prefix = f"{path}." if path else ""
+    for name in data:
+        if name not in hints:
+            raise ConfigError(f"unknown field '{prefix}{name}': {nearest(name, hints)}")
+    for name in hints:
+        if name not in data:
+            raise ConfigError(f"missing field '{prefix}{name}'")
+    return kind(**{name: _read(data[name], hint, prefix + name) for name, hint in hints.items()})
+
+
+def _coerce(value: Any, hint: Any, path: str) -> Any:
+    """The value as the field's type, or an error that names the field; an int may stand for a float, nothing else."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    wanted = getattr(hint, "__name__", str(hint)) if origin is None else str(hint).replace("typing.", "")
+    if origin is Literal:
+        if value in arguments:
+            return value
+        raise ConfigError(f"{path} must be one of {', '.join(map(str, arguments))}, got {value!r}")
+    if origin in (typing.Union, types.UnionType):
+        for option in arguments:
+            if option is type(None) and value is None:
+                return None
+            if option is not type(None) and value is not None:
+                return _coerce(value, option, path)
+    elif origin is tuple:
+        if isinstance(value, (tuple, list)):
+            inner = [arguments[0]] * len(value) if arguments[-1] is Ellipsis else list(arguments)
+            if len(inner) == len(value):
+                return tuple(_coerce(one, kind, f"{path}[{i}]") for i, (one, kind) in enumerate(zip(value, inner)))
+    elif hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        try:
+            number = float(value)
+        except OverflowError:
+            number = math.inf
+        if not math.isfinite(number):
+            raise ConfigError(f"{path} must be a finite number, got {number}")
+        return number
+    elif isinstance(hint, type) and hint is not float and _is_a(value, hint):
+        return value
+    raise ConfigError(f"{path} must be {wanted}, got {value!r}")
+
+
+def _is_a(value: Any, kind: type) -> bool:
+    """isinstance, except that True is no int here."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))

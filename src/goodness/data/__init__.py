@@ -1,0 +1,1 @@
+"""What comes in: sources that verify, images on the device, batched augmentation."""

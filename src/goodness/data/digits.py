@@ -1,0 +1,54 @@
+"""The 1,797 handwritten digits that come with scikit-learn: 8x8 pixels, no download."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+
+from goodness.data.dataset import Dataset, Raw, as_split, datasets
+from goodness.data.images import hold_out
+from goodness.errors import DataError
+
+_IMAGES, _TEST_IMAGES = 1797, 597
+_SHAPE = (1, 8, 8)
+_TEST_SEED = 42  # fixed: another split seed moves the validation images, never the test set
+
+
+@datasets.register("digits")
+class Digits(Dataset):
+    about = "handwritten digits from scikit-learn, no download"
+    class_count = 10
+    shape = _SHAPE
+    sizes = (_IMAGES - _TEST_IMAGES, _TEST_IMAGES)
+    held_out = 120
+    flips = False
+
+    def place(self, folder: Path) -> Path | None:
+        found = importlib.util.find_spec("sklearn")
+        return None if found is None or found.origin is None else Path(found.origin).parent
+
+    def read(self, folder: Path) -> Raw:
+        try:
+            import sklearn
+            from sklearn.datasets import load_digits
+        except ImportError:
+            raise DataError(
+                "the digits come with scikit-learn, which is not installed: pip install 'goodness[digits]'"
+            ) from None
+        pixels, labels = load_digits(return_X_y=True)
+        expected = (_IMAGES, 64)
+        if pixels.shape != expected or pixels.min() < 0 or pixels.max() > 16:
+            raise DataError(
+                f"scikit-learn {sklearn.__version__} gave digits of shape {pixels.shape} with values "
+                f"{pixels.min()} to {pixels.max()}, expected {expected} with 0 to 16: install another version"
+            )
+        images = np.rint(pixels * (255 / 16)).astype(np.uint8).reshape(_IMAGES, *_SHAPE)
+        train, test = hold_out(as_split(images, labels), _TEST_IMAGES, seed=_TEST_SEED)
+        return Raw(
+            classes=tuple(str(digit) for digit in range(10)),
+            train=train,
+            test=test,
+            provenance=f"scikit-learn {sklearn.__version__} load_digits; number, size and range checked",
+        )

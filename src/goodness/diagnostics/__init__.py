@@ -1,0 +1,1 @@
+"""What we measure of a block: pure functions on goodness, no file, no terminal."""

@@ -1,0 +1,39 @@
+"""What can go wrong, sorted by whose it is to mend: exit 2 for the user's mistake, 1 for the run's own trouble."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """A mistake in what was asked for; the command line prints it and exits with 2."""
+
+    exit_code = 2
+
+
+class ConfigError(UserError):
+    """A configuration field with an unknown name, a wrong type or a value out of range."""
+
+
+class DataError(UserError):
+    """A data set that is missing, damaged or not what its name says."""
+
+
+class RunError(Exception):
+    """A run that cannot go on (a full disk, a loss that is not finite); exits with 1."""
+
+    exit_code = 1
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """The end of an error message: the names closest to `name`, or all of them when nothing is close.
+
+    >>> nearest("gated-dens", ["gated-dense", "lcff-dense", "demo"])
+    "did you mean 'gated-dense'?"
+    """
+    names = sorted(known)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    if close:
+        return "did you mean " + " or ".join(f"'{one}'" for one in close) + "?"
+    return "known: " + ", ".join(names)

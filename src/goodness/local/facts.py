@@ -1,0 +1,103 @@
+"""What is known of one block in one step: the only thing a term, a rule or a measure may look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class Trio(NamedTuple):
+    """One quantity on the positive, the wrong-label and the wrong-image stream (None where there is none)."""
+
+    pos: Tensor
+    nl: Tensor
+    ni: Tensor | None
+
+    @property
+    def negatives(self) -> list[Tensor]:
+        return [self.nl] if self.ni is None else [self.nl, self.ni]
+
+    def detach(self) -> Trio:
+        return Trio(self.pos.detach(), self.nl.detach(), None if self.ni is None else self.ni.detach())
+
+    def plus(self, other: Trio, weight: Tensor | float = 1.0) -> Trio:
+        """self + weight * other, stream by stream."""
+
+        def add(mine: Tensor, theirs: Tensor) -> Tensor:
+            if isinstance(weight, Tensor) and mine.dim() > weight.dim():
+                return mine + weight.unsqueeze(-1) * theirs
+            return mine + weight * theirs
+
+        ni = None if self.ni is None or other.ni is None else add(self.ni, other.ni)
+        return Trio(add(self.pos, other.pos), add(self.nl, other.nl), ni)
+
+    def zeros(self) -> Trio:
+        return Trio(*(None if one is None else torch.zeros_like(one) for one in self))  # type: ignore[arg-type]
+
+    @staticmethod
+    def of_streams(value: Tensor, streams: int) -> Trio:
+        """Split `[streams * batch, ...]` in the order pos1, pos2, nl, ni; the two positive views are averaged."""
+        rows = value.reshape(streams, -1, *value.shape[1:])
+        return Trio((rows[0] + rows[1]) / 2, rows[2], rows[3] if streams == 4 else None)
+
+
+@dataclass(frozen=True)
+class Past:
+    """What a collaboration rule sees: what the earlier blocks gave, where we are in depth and in training."""
+
+    total: Tensor  # [batch], sum over earlier blocks of the positive goodness, detached
+    previous: Tensor  # [batch], the block before this one alone
+    depth: int
+    blocks: int
+    progress: float  # share of the epochs done, 0 to 1
+
+
+@dataclass
+class Facts:
+    """One block's step. Shapes: goodness `[batch]`, aspects `[batch, A]`, tokens `[streams * batch, tokens, width]`."""
+
+    depth: int
+    blocks: int
+    labels: Tensor  # [batch], the right ones
+    beta: float  # the barrier's sharpness
+    eta: float  # share of the wrong-image negatives in a blend; 0 without that stream
+    goodness: Trio  # this block's own, with gradient
+    aspects: Trio
+    active: tuple[bool, ...]  # which aspects can differ from zero
+    earlier: Trio  # flat sums over the earlier blocks, detached: goodness
+    weight: Tensor  # [batch], the collaboration rule's weight on the history
+    history: Trio  # what the weight multiplies: the flat sums, or the decaying recursion
+    history_aspects: Trio
+    tokens_in: Tensor  # before the label entered, detached
+    tokens_out: Tensor
+    pooled: Tensor  # [streams * batch, width]
+    neutral: Callable[[], Tensor]  # the two positive views' pooled features without any label, `[2 * batch, width]`
+    scratch: dict[str, Tensor] = field(default_factory=dict)  # a term's own notes between loss and after_step
+
+    @property
+    def cumulative(self) -> Trio:
+        """G = g + w * history: the goodness the cumulative loss sees."""
+        return self.goodness.plus(self.history, self.weight)
+
+    def margins(self) -> list[Tensor]:
+        """m = g+ - g-, for the wrong label and, where there is one, the wrong image."""
+        return [self.goodness.pos - negative for negative in self.goodness.negatives]
+
+    def past_margins(self) -> list[Tensor]:
+        """P = sum over earlier blocks of m, detached, in the same order."""
+        return [self.earlier.pos - negative for negative in self.earlier.negatives]
+
+    def cumulative_margins(self) -> list[Tensor]:
+        """M = m + w * P (Eq. cum_margin), in the same order."""
+        total = self.cumulative
+        return [total.pos - negative for negative in total.negatives]
+
+    def blend(self, values: list[Tensor]) -> Tensor:
+        """(1 - eta) * the wrong label's + eta * the wrong image's."""
+        if len(values) == 1:
+            return values[0]
+        return (1 - self.eta) * values[0] + self.eta * values[1]

@@ -1,0 +1,65 @@
+"""The ledger: what the earlier blocks of this step gave, detached. Beside the tokens, the only channel
+between blocks, and it carries no gradient."""
+
+from __future__ import annotations
+
+import copy
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from goodness.local.facts import Past, Trio
+
+History = Literal["sum", "decay"]
+
+
+class Ledger:
+    """Running sums over the blocks done so far.
+
+    `history="sum"` is Eq. cum_margin: the weight multiplies the flat sum of the earlier blocks. `"decay"` is the
+    recursion of App. loss_formulas, G^(d) = g^(d) + w G^(d-1), in which older blocks fade by a power of the weight.
+    """
+
+    def __init__(self, history: History = "sum") -> None:
+        self.mode: History = history
+        self.depth = 0
+        self._goodness: Trio | None = None
+        self._aspects: Trio | None = None
+        self._carry: Trio | None = None
+        self._carry_aspects: Trio | None = None
+        self._previous: Tensor | None = None
+
+    def copy(self) -> Ledger:
+        """The ledger as it stands; later entries do not reach the copy."""
+        return copy.copy(self)
+
+    def past(self, like: Tensor, blocks: int, progress: float) -> Past:
+        """The rule's view; `like` gives batch size, type and device for the first block, which has no past."""
+        zero = torch.zeros_like(like)
+        total = zero if self._goodness is None else self._goodness.pos
+        previous = zero if self._previous is None else self._previous
+        return Past(total=total, previous=previous, depth=self.depth, blocks=blocks, progress=progress)
+
+    def earlier(self, like: Trio) -> Trio:
+        """Flat sums of the earlier blocks' goodness."""
+        return like.detach().zeros() if self._goodness is None else self._goodness
+
+    def history(self, goodness: Trio, aspects: Trio) -> tuple[Trio, Trio]:
+        """What the rule's weight multiplies, for the goodness and for each aspect."""
+        if self._carry is None or self._carry_aspects is None:
+            return goodness.detach().zeros(), aspects.detach().zeros()
+        return self._carry, self._carry_aspects
+
+    def add(self, goodness: Trio, aspects: Trio, weight: Tensor) -> None:
+        """Enter one block's goodness; only values enter, never a graph."""
+        goodness, aspects, weight = goodness.detach(), aspects.detach(), weight.detach()
+        self._previous = goodness.pos
+        self._goodness = goodness if self._goodness is None else self._goodness.plus(goodness)
+        self._aspects = aspects if self._aspects is None else self._aspects.plus(aspects)
+        if self.mode == "sum" or self._carry is None or self._carry_aspects is None:
+            self._carry, self._carry_aspects = self._goodness, self._aspects
+        else:
+            self._carry = goodness.plus(self._carry, weight)
+            self._carry_aspects = aspects.plus(self._carry_aspects, weight)
+        self.depth += 1

@@ -1,0 +1,42 @@
+"""The objective of a block: the weighted sum of its terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, nn
+
+from goodness.local.facts import Facts
+from goodness.parts import Term
+
+Modules = Mapping[str, Any] | nn.ModuleDict
+
+
+class Objective:
+    """Sums the terms, each with its coefficient at the block's depth; terms whose coefficient is zero are skipped."""
+
+    def __init__(self, terms: Mapping[str, Term]) -> None:
+        self.terms = dict(terms)
+
+    def __call__(self, facts: Facts, modules: Modules) -> tuple[Tensor, dict[str, Tensor]]:
+        """The total, and each term's own value before its coefficient."""
+        total = facts.goodness.pos.new_zeros(())
+        values: dict[str, Tensor] = {}
+        for name, term in self.active(facts.depth, facts.blocks):
+            value = term.loss(facts, _extra(modules, name))
+            values[name] = value
+            total = total + term.coefficient(facts.depth, facts.blocks) * value
+        return total, values
+
+    def after_step(self, facts: Facts, modules: Modules) -> None:
+        for name, term in self.active(facts.depth, facts.blocks):
+            term.after_step(facts, _extra(modules, name))
+
+    def active(self, depth: int, blocks: int) -> list[tuple[str, Term]]:
+        return [(name, term) for name, term in self.terms.items() if term.coefficient(depth, blocks) != 0]
+
+
+def _extra(modules: Modules, name: str) -> Any:
+    """What the term learns in this block, if anything (a ModuleDict has no `get`)."""
+    return modules[name] if name in modules else None  # noqa: SIM401

@@ -1,0 +1,34 @@
+"""The four streams of a step: two views under the right label, one under a wrong label, another image under it."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def wrong_images(labels: Tensor, uniforms: Tensor, class_uniforms: Tensor) -> Tensor:
+    """For every example the row of an image of another class, as far as the batch allows: a permutation `[batch]`.
+
+    The batch is laid out class by class, classes (`class_uniforms [classes]`) and their members (`uniforms [batch]`)
+    in random order, and turned by the size of the largest class. Turning by that much leaves no image within its
+    own class, unless one class fills more than half of the batch; then as few as possible stay.
+    """
+    batch, classes = len(labels), len(class_uniforms)
+    largest = (labels.unsqueeze(1) == torch.arange(classes, device=labels.device)).sum(dim=0).max()
+    order = uniforms.argsort()
+    order = order[class_uniforms.argsort().argsort()[labels[order]].argsort(stable=True)]
+    places = torch.arange(batch, device=labels.device)
+    partner = torch.empty_like(order)
+    partner[order] = order[(places + largest) % batch]
+    return partner
+
+
+def concatenate(views: Tensor, partner: Tensor | None) -> Tensor:
+    """Stem tokens of three views `[3, batch, ...]` to streams `[3 or 4 times batch, ...]`: pos1, pos2, nl, ni.
+
+    The wrong image is another row of the third view, so that the stem runs on three views, not four.
+    """
+    streams = list(views.unbind(0))
+    if partner is not None:
+        streams.append(views[2][partner])
+    return torch.cat(streams)

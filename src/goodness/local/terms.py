@@ -1,0 +1,205 @@
+"""The terms of a block's loss (Eq. total_loss, App. loss_formulas): each a function of that block's facts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from goodness.errors import ConfigError
+from goodness.local.barrier import attenuation, barrier, barrier_slope, residual_weights
+from goodness.local.facts import Facts
+from goodness.model.attention import widen
+from goodness.parts import Term, register_term
+
+
+class Threshold(nn.Module):
+    """theta of the margin loss: one learned scalar per aspect."""
+
+    def __init__(self, aspects: int, init: float) -> None:
+        super().__init__()
+        self.theta = nn.Parameter(torch.full((aspects,), init))
+
+
+@register_term("aspects")
+@dataclass(frozen=True, kw_only=True)
+class Aspects(Term):
+    """Each aspect of the goodness discriminates for itself.
+
+    L = sum_a lambda_a [(1 - eta) l_a(g+_a, g_nl_a) + eta l_a(g+_a, g_ni_a)], with l_a either
+    margin: softplus(theta_a - g+) + softplus(g- - theta_a), or rank: softplus(-beta (g+ - g-)).
+    With `history` the earlier blocks' aspects stand beside this block's, weighed by the rule as in the block
+    loss. Without it, this term is a current-block loss and repairs free-riding all by itself.
+    """
+
+    lambdas: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+    """One weight per aspect: align, energy, sharpness, learned."""
+    losses: tuple[Literal["margin", "rank"], ...] = ("margin", "rank", "margin", "margin")
+    """The loss of each aspect."""
+    history: bool = True
+    """Whether the earlier blocks' aspects enter, weighed by the collaboration rule."""
+    theta_init: float = 1.0
+    """Where the learned thresholds start."""
+
+    def check(self) -> None:
+        if len(self.lambdas) != len(self.losses):
+            raise ConfigError(
+                f"objective.aspects.lambdas has {len(self.lambdas)} values and objective.aspects.losses "
+                f"{len(self.losses)}: give one of each per aspect"
+            )
+
+    def module(self, width: int, aspects: int) -> nn.Module:
+        if aspects != len(self.lambdas):
+            raise ConfigError(
+                f"objective.aspects.lambdas has {len(self.lambdas)} values, the goodness {aspects} aspects"
+            )
+        return Threshold(aspects, self.theta_init)
+
+    def loss(self, facts: Facts, module: Threshold) -> Tensor:
+        seen = facts.aspects
+        if self.history:
+            seen = seen.plus(facts.history_aspects, facts.weight)
+        total = seen.pos.new_zeros(())
+        for a, (weight, kind) in enumerate(zip(self.lambdas, self.losses)):
+            if weight == 0 or not facts.active[a]:
+                continue
+            positive, theta = seen.pos[:, a], module.theta[a]
+            values = []
+            for negative in seen.negatives:
+                if kind == "rank":
+                    values.append(barrier(positive - negative[:, a], facts.beta).mean())
+                else:
+                    values.append(F.softplus(theta - positive).mean() + F.softplus(negative[:, a] - theta).mean())
+            total = total + weight * facts.blend(values)
+        return total
+
+
+@register_term("block")
+@dataclass(frozen=True, kw_only=True)
+class Block(Term):
+    """The cumulative discrimination loss (Eq. Lblock): l_beta(M), blended over the two kinds of negatives."""
+
+    def loss(self, facts: Facts, module: None) -> Tensor:
+        return facts.blend([barrier(margin, facts.beta).mean() for margin in facts.cumulative_margins()])
+
+
+@register_term("curr")
+@dataclass(frozen=True, kw_only=True)
+class Current(Term):
+    """The block on its own, leaning on what earlier blocks left unresolved (Eq. depth_scaled_main).
+
+    L = mean_i w_i l_beta(m_i), lambda(d) = weight * (1 + rho d / (L - 1)), w of mean one.
+    """
+
+    weight: float = 0.25
+    """lambda_0, the coefficient at the first block."""
+    rho: float = 3.0
+    """Growth of the coefficient over depth: the deepest block's is (1 + rho) times the first's."""
+    residual: bool = True
+    """Whether unresolved examples weigh more."""
+    w_min: float = 0.1
+    """Smallest residual weight before the second normalisation."""
+    w_max: float = 5.0
+    """Largest residual weight before the second normalisation."""
+
+    def check(self) -> None:
+        if not 0 < self.w_min <= 1 <= self.w_max:
+            raise ConfigError(
+                f"objective.curr needs 0 < w_min <= 1 <= w_max, got w_min={self.w_min}, w_max={self.w_max}"
+            )
+        if self.rho < -1:
+            raise ConfigError(f"objective.curr.rho must be at least -1, got {self.rho}")
+
+    def coefficient(self, depth: int, blocks: int) -> float:
+        return self.weight * (1 + self.rho * depth / max(1, blocks - 1))
+
+    def loss(self, facts: Facts, module: None) -> Tensor:
+        values = []
+        for margin, past in zip(facts.margins(), facts.past_margins()):
+            losses = barrier(margin, facts.beta)
+            if self.residual and facts.depth > 0:
+                losses = residual_weights(past, facts.beta, self.w_min, self.w_max) * losses
+            values.append(losses.mean())
+        return facts.blend(values)
+
+
+@register_term("depth")
+@dataclass(frozen=True, kw_only=True)
+class DepthOrder(Term):
+    """Each block after the first should raise the positive's goodness and lower the negatives'.
+
+    G is the plain sum, so the increments are this block's own: softplus(delta - g+) + sum softplus(delta + g-).
+    """
+
+    weight: float = 0.1
+    """lambda_depth."""
+    delta_pos: float = 0.1
+    """Least rise of the positive's cumulative goodness."""
+    delta_neg: float = 0.1
+    """Least fall of a negative's."""
+
+    def loss(self, facts: Facts, module: None) -> Tensor:
+        if facts.depth == 0:
+            return facts.goodness.pos.new_zeros(())
+        total = F.softplus(self.delta_pos - facts.goodness.pos).mean()
+        for negative in facts.goodness.negatives:
+            total = total + F.softplus(self.delta_neg + negative).mean()
+        return total
+
+
+@register_term("recon")
+@dataclass(frozen=True, kw_only=True)
+class Reconstruction(Term):
+    """A linear decoder gives the block's input back from its output: mean squared error, both positive views."""
+
+    weight: float = 0.1
+    """lambda_recon."""
+
+    def module(self, width: int, aspects: int) -> nn.Module:
+        return nn.Linear(width, width)
+
+    def loss(self, facts: Facts, module: nn.Module) -> Tensor:
+        rows = 2 * len(facts.labels)
+        error = widen(module(facts.tokens_out[:rows])) - widen(facts.tokens_in[:rows])
+        return 2 * error.square().mean()  # the sum over the two views of each view's mean
+
+
+@register_term("mgc")
+@dataclass(frozen=True, kw_only=True)
+class MissingGradient(Term):
+    """The missing-gradient compensated loss, which the paper proposes and does not run (App. attenuation_compensated).
+
+    L = mean_i [l(M_i) + lambda_i l(m_i)], lambda_i = [c_d - s(M_i) / (s(m_i) + epsilon)]_+ held constant: it adds just
+    the gradient that the history took away, so that block d feels c_d times the block-local gradient. It takes the
+    place of `block` and `curr`.
+    """
+
+    rho: float = 0.0
+    """c_d = 1 + rho d / (L - 1): 0 restores the local gradient, more boosts the deeper blocks."""
+    epsilon: float = 1e-6
+    """Keeps the ratio finite where the block has settled an example."""
+
+    def check(self) -> None:
+        if self.epsilon < 0 or self.rho < 0:
+            raise ConfigError(f"objective.mgc.rho and .epsilon must be at least 0, got {self.rho}, {self.epsilon}")
+
+    def loss(self, facts: Facts, module: None) -> Tensor:
+        target = 1 + self.rho * facts.depth / max(1, facts.blocks - 1)
+        values = []
+        for margin, total in zip(facts.margins(), facts.cumulative_margins()):
+            values.append(missing_gradient_loss(margin, total, facts.beta, target, self.epsilon).mean())
+        return facts.blend(values)
+
+
+def missing_gradient_loss(margin: Tensor, total: Tensor, beta: float, target: float, epsilon: float) -> Tensor:
+    """l(M) + [c - s(M) / (s(m) + epsilon)]_+ l(m) per example, no gradient through the bracket."""
+    with torch.no_grad():
+        if epsilon > 0:  # a quotient of sigmoids: finite even where the plain ratio overflows and its slope is zero
+            ratio = barrier_slope(total, beta) / (barrier_slope(margin, beta) + beta * epsilon)
+        else:
+            ratio = attenuation(margin, total - margin, 1.0, beta)
+        missing = (target - ratio).clamp(min=0)
+    return barrier(total, beta) + missing * barrier(margin, beta)

@@ -1,0 +1,79 @@
+"""The multi-aspect goodness (Figure goodness_aspects): several readings of a block's tokens, one learned blend."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from goodness.errors import ConfigError
+from goodness.model.attention import AttentionPool, RMSNorm, widen
+from goodness.parts import GoodnessPart, register_goodness
+
+
+@register_goodness("aspects")
+@dataclass(frozen=True, kw_only=True)
+class AspectGoodness(GoodnessPart):
+    """align (to the label's prototype), energy (mean square), sharpness (of memory attention), learned (an MLP)."""
+
+    temperature: float = 0.1
+    """Divides the cosine between the pooled tokens and the label's prototype."""
+
+    def check(self) -> None:
+        if self.temperature <= 0:
+            raise ConfigError(f"model.goodness.temperature must be positive, got {self.temperature}")
+
+    def build(self, width: int, classes: int) -> nn.Module:
+        return AspectHead(width, classes, self.temperature)
+
+
+class AspectHead(nn.Module):
+    """g = sum_a softmax(alpha_raw)_a g_a. Without memory the sharpness is zero but keeps its place in the softmax."""
+
+    names = ("align", "energy", "sharpness", "learned")
+    active = (True, True, False, True)
+
+    def __init__(self, width: int, classes: int, temperature: float) -> None:
+        super().__init__()
+        self.temperature = temperature
+        self.pool = AttentionPool(width)
+        self.prototypes = nn.Parameter(torch.randn(classes, width) * width**-0.5)
+        self.learned = nn.Sequential(RMSNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1))
+        self.alpha_raw = nn.Parameter(torch.zeros(4))
+
+    def weights(self) -> Tensor:
+        """w = softmax(alpha_raw), `[4]`."""
+        return self.alpha_raw.softmax(dim=0)
+
+    def forward(self, tokens: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        pooled = self.pool(tokens)
+        align = F.cosine_similarity(widen(pooled), widen(self.prototypes[labels]), dim=-1) / self.temperature
+        energy = widen(tokens).square().mean(dim=(1, 2))
+        learned = F.softplus(widen(self.learned(pooled)).squeeze(-1))
+        aspects = torch.stack([align, energy, torch.zeros_like(align), learned], dim=-1)
+        return aspects, (aspects * self.weights()).sum(dim=-1), pooled
+
+
+@register_goodness("energy")
+@dataclass(frozen=True, kw_only=True)
+class EnergyGoodness(GoodnessPart):
+    """Hinton's goodness alone: the mean square of the tokens. One aspect, nothing learned in the head."""
+
+    def build(self, width: int, classes: int) -> nn.Module:
+        return EnergyHead()
+
+
+class EnergyHead(nn.Module):
+    """Mean square over tokens and width; the pooled features are the tokens' mean."""
+
+    names = ("energy",)
+    active = (True,)
+
+    def weights(self) -> Tensor:
+        return torch.ones(1)
+
+    def forward(self, tokens: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        energy = widen(tokens).square().mean(dim=(1, 2))
+        return energy.unsqueeze(-1), energy, tokens.mean(dim=1)

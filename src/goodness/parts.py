@@ -1,0 +1,137 @@
+"""The registries: one per kind of part that a configuration names and a user may add to.
+
+A part is a frozen, keyword-only dataclass: its fields are its settings, and it carries the behaviour itself
+(a rule weighs, a term scores) or builds the module that does (a block, a goodness, a label injection).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+
+from goodness.registry import Registry
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from goodness.local.facts import Facts, Past
+    from goodness.local.negatives import Mining
+
+Kind = TypeVar("Kind", bound=type)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Part:
+    """What all parts share: the name they are registered under."""
+
+    kind: ClassVar[str] = ""
+
+    def check(self) -> None:
+        """Raise ConfigError when a setting is out of range; called once, before any work is done."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule(Part):
+    """How much of the ledger enters block d's loss: a weight for every example."""
+
+    def weight(self, past: Past) -> Tensor:
+        """The weight `[batch]` of the earlier blocks' evidence, from what they gave (detached)."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Term(Part):
+    """One summand of a block's loss: a function of that block's facts."""
+
+    weight: float = 1.0
+    """What the term is multiplied by."""
+
+    def coefficient(self, depth: int, blocks: int) -> float:
+        """The factor at this depth; the weight, unless the term scales with depth."""
+        return self.weight
+
+    def module(self, width: int, aspects: int) -> nn.Module | None:
+        """What the term itself learns or remembers in each block (a projector, a queue); none by default."""
+        return None
+
+    def loss(self, facts: Facts, module: Any) -> Tensor:
+        """The term's value, a scalar, before its coefficient."""
+        raise NotImplementedError
+
+    def after_step(self, facts: Facts, module: Any) -> None:
+        """Called once the block's gradient has been taken; the place to update a memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class NegativesPart(Part):
+    """Where the wrong label of the NL stream comes from."""
+
+    once: bool = False
+    """Keep the first block's wrong label for all blocks, as prediction does."""
+
+    needs_scores: ClassVar[bool] = True
+
+    def choose(self, mining: Mining) -> Tensor:
+        """One wrong label `[batch]` per example."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class BlockPart(Part):
+    """What turns tokens `[batch, tokens, width]` into tokens of the same shape."""
+
+    def build(self, width: int, grid: tuple[int, int]) -> nn.Module:
+        """A module `tokens -> tokens`; `grid` is the height and width of the token map."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoodnessPart(Part):
+    """What turns a block's tokens and a label into aspects and one scalar goodness."""
+
+    def build(self, width: int, classes: int) -> nn.Module:
+        """A module `(tokens, labels) -> (aspects [batch, A], goodness [batch], pooled [batch, width])`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelPart(Part):
+    """How a label hypothesis enters the tokens."""
+
+    def build(self, width: int, classes: int) -> nn.Module:
+        """A module `(tokens, labels) -> tokens`."""
+        raise NotImplementedError
+
+
+rules: Registry[type[Rule]] = Registry("collaboration rule")
+terms: Registry[type[Term]] = Registry("term")
+negatives: Registry[type[NegativesPart]] = Registry("negatives")
+blocks: Registry[type[BlockPart]] = Registry("block")
+goodnesses: Registry[type[GoodnessPart]] = Registry("goodness")
+labels: Registry[type[LabelPart]] = Registry("label injection")
+
+REGISTRIES: dict[type[Part], Registry[Any]] = {
+    Rule: rules,
+    Term: terms,
+    NegativesPart: negatives,
+    BlockPart: blocks,
+    GoodnessPart: goodnesses,
+    LabelPart: labels,
+}
+
+
+def _decorator(registry: Registry[Any], what: str) -> Callable[[str], Callable[[Kind], Kind]]:
+    def register(name: str) -> Callable[[Kind], Kind]:
+        return registry.register(name)
+
+    register.__doc__ = f"Class decorator: add a {what} under `name`."
+    return register
+
+
+register_rule = _decorator(rules, "collaboration rule")
+register_term = _decorator(terms, "term of the objective")
+register_negatives = _decorator(negatives, "choice of wrong labels")
+register_block = _decorator(blocks, "block")
+register_goodness = _decorator(goodnesses, "goodness")
+register_label = _decorator(labels, "label injection")

@@ -1,0 +1,141 @@
+"""Tables for the terminal, from plain data."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+DEMO_NAMES = {
+    "local": "local, γ = 0",
+    "gated": "gated, κ = 0",
+    "constant": "constant, γ = 0.7",
+    "lcff": "LCFF, γ = 1",
+}
+
+
+def demo_table(result: dict[str, Any]) -> Table:
+    """Per rule and block: current separation, separation rate, attenuation, accuracy of blocks 0..d."""
+    table = Table(title="The same network, digits, four collaboration rules (test images)", title_justify="left")
+    table.add_column("rule", no_wrap=True)
+    table.add_column("block", justify="right")
+    table.add_column("sep_cur", justify="right")
+    table.add_column("sep_rate", justify="right")
+    table.add_column("attenuation", justify="right")
+    table.add_column("accuracy, blocks 0..d", justify="right")
+    for rule in result["rules"]:
+        for depth, block in enumerate(rule["blocks"]):
+            table.add_row(
+                DEMO_NAMES[rule["name"]] if depth == 0 else "",
+                str(depth),
+                f"{block['sep_cur']:.2f}",
+                f"{block['sep_rate']:.3f}",
+                f"{block['attenuation']:.3f}",
+                f"{100 * block['accuracy']:.1f} %",
+                end_section=depth == len(rule["blocks"]) - 1,
+            )
+    table.caption = (
+        "sep_cur: goodness of the right digit minus the strongest wrong one's, in this block alone. sep_rate: share of "
+        "images whose right digit leads a mined wrong one, blocks 0..d summed. attenuation: share of the block's own "
+        "gradient that its history leaves."
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def result_table(result: dict[str, Any]) -> Table:
+    """A finished run: accuracies, and each block's health on the test split."""
+    reported = result["reported"]
+    text = f"test accuracy {100 * reported['accuracy']:.2f} %"
+    if "accuracy_tta" in reported:
+        text += f", with flip TTA {100 * reported['accuracy_tta']:.2f} %"
+    epoch = result["weights"][reported["weights"]]["epoch"] + 1
+    text += f"   ({reported['weights']} weights, epoch {epoch}; {result['seconds']:.0f} s)"
+    return health_table(text, result["health"]["test"])
+
+
+def evaluation_table(found: dict[str, Any]) -> Table:
+    text = f"{found['split']} accuracy {100 * found['accuracy']:.2f} %"
+    if "top5" in found:
+        text += f", top-5 {100 * found['top5']:.2f} %"
+    tta = "flip TTA, " if found["tta"] else ""
+    text += f"   ({tta}{found['weights']} weights, {found['blocks_used']} blocks, {found['n']} images)"
+    return health_table(text, found["blocks"])
+
+
+def health_table(title: str, blocks: list[dict[str, Any]]) -> Table:
+    table = Table(title=title, title_justify="left")
+    table.add_column("block", justify="right")
+    for heading in ("sep_cur", "sep_rate", "attenuation", "accuracy, blocks 0..d"):
+        table.add_column(heading, justify="right")
+    for depth, block in enumerate(blocks):
+        table.add_row(
+            str(depth),
+            f"{block['sep_cur']:.2f}",
+            f"{block['sep_rate']:.3f}",
+            f"{block['attenuation']:.3g}",
+            f"{100 * block['accuracy']:.2f} %",
+        )
+    return table
+
+
+def presets_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="Presets: goodness train NAME", title_justify="left", show_lines=True)
+    table.add_column("name", no_wrap=True)
+    table.add_column("what it is")
+    table.add_column("differs from its base")
+    table.add_column("parameters", justify="right")
+    for row in rows:
+        base = f"{row['base']}: {_changes(row['changes'])}" if row["base"] else "-"
+        table.add_row(row["name"], row["about"], base, f"{row['parameters'] / 1e6:.2f} M")
+    return table
+
+
+def _changes(changes: dict[str, Any]) -> str:
+    """Changed fields in words; a part that comes, goes or is exchanged is one entry with its settings behind it."""
+    exchanged = {name.removesuffix(".kind"): value for name, value in changes.items() if name.endswith(".kind")}
+    words: dict[str, list[str]] = {name: [] for name in exchanged}
+    plain = []
+    for name, value in changes.items():
+        parent, _, leaf = name.rpartition(".")
+        if parent not in exchanged:
+            plain.append(f"{name} {value}")
+        elif leaf != "kind" and value is not None:
+            words[parent].append(f"{leaf} {value}")
+    for name, kind in exchanged.items():
+        settings = f" ({', '.join(words[name])})" if words[name] else ""
+        what = "off" if kind is None else "on" if name.endswith(f".{kind}") else kind
+        plain.append(f"{name} {what}{settings}")
+    return "; ".join(plain)
+
+
+def data_table(rows: list[dict[str, Any]]) -> Table:
+    table = Table(title="Data sets: --data NAME", title_justify="left")
+    for heading in ("name", "classes", "image", "train / val / test", "here", "where"):
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        shape = "x".join(str(side) for side in row["shape"]) if row["shape"] else "?"
+        sizes = " / ".join("?" if row[part] is None else f"{row[part]:,}" for part in ("train", "val", "test"))
+        table.add_row(
+            row["name"], str(row["classes"] or "?"), shape, sizes, "yes" if row["present"] else "no", row["stored"]
+        )
+    return table
+
+
+def facts_table(title: str, facts: dict[str, Any]) -> Table:
+    table = Table(title=title, title_justify="left", show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for name, value in facts.items():
+        table.add_row(name, _flat(value))
+    return table
+
+
+def _flat(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_flat(one)}" for name, one in value.items())
+    if isinstance(value, (list, tuple)):
+        if value and isinstance(value[0], dict):
+            return "\n".join(_flat(one) for one in value)
+        return ", ".join(_flat(one) for one in value)
+    return f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,1 @@
+"""The loops: what trains a network block by block, and what brings a run through kills and full disks."""

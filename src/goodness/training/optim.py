@@ -1,0 +1,75 @@
+"""Per-block AdamW, the learning-rate schedule, clipping, and the moving average that teaches."""
+
+from __future__ import annotations
+
+import copy
+import math
+
+import torch
+from torch import Tensor, nn
+
+from goodness.config import Optim
+from goodness.model.network import Network
+
+
+def learning_rate(step: int, steps: int, config: Optim) -> float:
+    """Linear warm-up, then a cosine to zero: lr/2 (1 + cos(pi t)), t the share of the steps after the warm-up."""
+    warm = config.warmup * steps
+    if step < warm:
+        return config.lr * (step + 1) / (warm + 1)
+    return config.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1.0, steps - warm)))
+
+
+def block_optimisers(network: Network, config: Optim) -> list[torch.optim.AdamW]:
+    """One AdamW per block over that block's parameters alone; block 0's also trains the stem."""
+    optimisers = []
+    for depth in range(len(network.blocks)):
+        own = list(network.owned(depth).values())
+        groups = [
+            {"params": [p for p in own if p.dim() >= 2], "weight_decay": config.weight_decay},
+            {"params": [p for p in own if p.dim() < 2], "weight_decay": 0.0},
+        ]
+        groups = [group for group in groups if group["params"]]
+        optimisers.append(torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True))
+    return optimisers
+
+
+def set_learning_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
+    for group in optimiser.param_groups:
+        group["lr"] = value
+
+
+def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:
+    gradients = [p.grad for p in parameters if p.grad is not None]
+    return torch.nn.utils.get_total_norm(gradients)
+
+
+def clip(parameters: list[nn.Parameter], norm: Tensor, most: float) -> None:
+    """Scale the block's gradient to at most `most`; 0 leaves it."""
+    if most > 0:
+        torch.nn.utils.clip_grads_with_norm_(parameters, most, norm)
+
+
+class MovingAverage:
+    """The teacher: a copy of stem and blocks (without the terms' extras) that follows each block after its step."""
+
+    def __init__(self, network: Network, decay: float) -> None:
+        self.decay = decay
+        self.network = copy.deepcopy(network)
+        for block in self.network.blocks:
+            block.extras = nn.ModuleDict()
+        self.network.requires_grad_(False)
+        own = dict(network.named_parameters())
+        self._pairs: list[tuple[list[Tensor], list[Tensor]]] = []
+        for depth in range(len(network.blocks)):
+            mine = self.network.owned(depth)
+            self._pairs.append(([*mine.values()], [own[name] for name in mine]))
+
+    def decay_at(self, step: int) -> float:
+        return min(self.decay, 1 - 1 / (step + 2))
+
+    @torch.no_grad()
+    def follow(self, depth: int, step: int) -> None:
+        """Move block `depth`'s average towards its weights."""
+        mine, theirs = self._pairs[depth]
+        torch._foreach_lerp_(mine, theirs, 1 - self.decay_at(step))  # pyright: ignore[reportPrivateImportUsage]

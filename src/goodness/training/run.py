@@ -1,0 +1,383 @@
+"""A run's folder: its files, the lock that keeps a second run out, and the facts about where it ran."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import importlib.metadata
+import io
+import os
+import platform
+import re
+import shlex
+import subprocess
+import sys
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from goodness.errors import RunError, UserError, nearest
+from goodness.training.checkpoint import Checkpoints
+from goodness.training.durable import PARTIAL, sweep_partial, sync_folder, write_durably
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    Numbers = ArrayLike | Tensor
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_LOCK = "run.lock"
+_CHECKPOINTS = "checkpoints"
+_LOCKED_BYTE = 1 << 30  # Windows locks bytes, and a locked byte cannot be read: take one far behind the text
+
+
+class RunFolder:
+    """One run's files. Opened for writing it holds the folder's lock until `close` or the end of the process.
+
+    The kernel drops the lock when the process dies, by SIGKILL too, so a dead run never blocks its own
+    resumption. The lock file itself stays: removing it would let two processes each lock a file of that name.
+    """
+
+    def __init__(self, path: Path, lock: int | None) -> None:
+        """Use `create` or `open`."""
+        self.path = path
+        self._lock = lock
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str]) -> RunFolder:
+        """A new run's folder, locked. Refused where anything lies already: runs must not mix."""
+        path = Path(path)
+        try:
+            if path.exists() and not path.is_dir():
+                raise UserError(f"{path} is a file, not a folder; choose another --out")
+            path.mkdir(parents=True, exist_ok=True)
+            if _contents(path) and not _looks_like_a_run(path):  # before the lock leaves a file there
+                raise _not_empty(path)
+            lock = _acquire(path)
+            try:
+                _refuse_another_run(path)
+                sweep_partial(path)
+                (path / _CHECKPOINTS).mkdir(exist_ok=True)
+                sync_folder(path)
+                sync_folder(path.parent)
+            except BaseException:
+                _release(lock)
+                raise
+        except OSError as trouble:
+            raise UserError(f"cannot use {path}: {trouble.strerror}; choose another --out") from trouble
+        return cls(path, lock)
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, for_writing: bool = True) -> RunFolder:
+        """An existing run. For reading only it takes no lock, and works while the run goes on."""
+        path = Path(path)
+        if not path.is_dir():
+            siblings = [folder.name for folder in path.parent.glob("*") if (folder / "config.json").is_file()]
+            hint = f" in {path.parent}, {nearest(path.name, siblings)}" if siblings else ""
+            raise UserError(f"there is no run folder {path}{hint}")
+        if not (path / "config.json").is_file():
+            raise UserError(f"{path} is not a run folder: it has no config.json; `goodness train` makes one")
+        if not for_writing:
+            return cls(path, None)
+        lock = _acquire(path)
+        sweep_partial(path)
+        try:
+            (path / _CHECKPOINTS).mkdir(exist_ok=True)
+        except OSError as trouble:
+            _release(lock)
+            raise UserError(f"cannot use {path}: {trouble.strerror}") from trouble
+        return cls(path, lock)
+
+    @property
+    def is_locked(self) -> bool:
+        """Whether this object holds the folder's lock."""
+        return self._lock is not None
+
+    @property
+    def config_path(self) -> Path:
+        return self.path / "config.json"
+
+    @property
+    def environment_path(self) -> Path:
+        return self.path / "environment.json"
+
+    @property
+    def metrics_path(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    @property
+    def result_path(self) -> Path:
+        return self.path / "result.json"
+
+    @property
+    def is_finished(self) -> bool:
+        """A run writes result.json last."""
+        return self.result_path.is_file()
+
+    @functools.cached_property
+    def checkpoints(self) -> Checkpoints:
+        return Checkpoints(self.path / _CHECKPOINTS)
+
+    def predictions_path(self, name: str) -> Path:
+        if not re.fullmatch(r"[A-Za-z0-9._-]+", name):
+            raise ValueError(f"'{name}' cannot be part of a file name: letters, digits, '.', '_' and '-' only")
+        return self.path / f"predictions_{name}.npz"
+
+    def write_predictions(self, name: str, scores: Numbers, labels: Numbers, indices: Numbers) -> Path:
+        """Keep `scores` [n, classes], `labels` [n] and the images' places in their split, `indices` [n]."""
+        arrays = {
+            "scores": _as_array(scores),
+            "labels": _as_array(labels).astype(np.int64),
+            "indices": _as_array(indices).astype(np.int64),
+        }
+        shapes = {key: array.shape for key, array in arrays.items()}
+        count = arrays["scores"].shape[:1]
+        if arrays["scores"].ndim != 2 or shapes["labels"] != count or shapes["indices"] != count:
+            raise ValueError(f"predictions '{name}' need scores [n, classes], labels [n], indices [n]; got {shapes}")
+        if arrays["scores"].dtype == object:
+            raise ValueError(f"predictions '{name}': the scores are Python objects, not numbers")
+        content = io.BytesIO()
+        np.savez(content, **arrays)  # no array of objects among them, so no pickle
+        path = self.predictions_path(name)
+        write_durably(path, content.getvalue())
+        return path
+
+    def read_predictions(self, name: str) -> dict[str, np.ndarray]:
+        """`scores`, `labels` and `indices` as they were written."""
+        path = self.predictions_path(name)
+        try:
+            with np.load(path, allow_pickle=False) as archive:
+                return {key: archive[key] for key in ("scores", "labels", "indices")}
+        except FileNotFoundError:
+            known = [file.stem.removeprefix("predictions_") for file in self.path.glob("predictions_*.npz")]
+            hint = nearest(name, known) if known else "this run has written none yet"
+            raise UserError(f"there are no predictions '{name}' in {self.path}; {hint}") from None
+        except Exception as trouble:  # a damaged archive can fail in any way
+            raise RunError(f"{path} cannot be read ({trouble}); evaluate the run again to rewrite it") from trouble
+
+    def close(self) -> None:
+        """Give the folder back. Safe to call twice."""
+        lock, self._lock = self._lock, None
+        if lock is not None:
+            _release(lock)
+
+    def __enter__(self) -> RunFolder:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def default_run_path(preset: str, data: str, seed: int, root: str | os.PathLike[str] = "runs") -> Path:
+    """`runs/<preset>-<data>-s<seed>-<n>` with the n after the highest that exists."""
+    stem = "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", part).strip("-.") or "x" for part in (preset, data))
+    stem += f"-s{seed}-"
+    endings = [folder.name.removeprefix(stem) for folder in Path(root).glob("*") if folder.name.startswith(stem)]
+    highest = max((int(ending) for ending in endings if ending.isdecimal()), default=0)
+    return Path(root) / f"{stem}{highest + 1}"
+
+
+def choose_device(name: str = "auto") -> torch.device:
+    """The device of that name; for "auto" a GPU if there is one."""
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    available = ["auto", "cpu"]
+    if torch.cuda.is_available():
+        available += ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    if torch.backends.mps.is_available():
+        available.append("mps")
+    if name in available:
+        return torch.device(name)
+    reason = ""
+    if name.startswith("cuda") and "cuda" not in available:
+        reason = " (torch sees no GPU)" if torch.version.cuda else " (this torch was built without CUDA)"
+    raise UserError(f"there is no device '{name}' here{reason}; choose one of: {', '.join(available)}")
+
+
+def choose_dtype(device: torch.device) -> tuple[torch.dtype, str]:
+    """The dtype of the forward passes, and why. Weights and losses stay float32 in either case."""
+    if device.type != "cuda":
+        return torch.float32, f"float32: bfloat16 autocast is for CUDA, and this is {device.type}"
+    name = torch.cuda.get_device_name(device)
+    with torch.cuda.device(device):
+        is_supported = torch.cuda.is_bf16_supported(including_emulation=False)
+    if is_supported:
+        return torch.bfloat16, f"bfloat16 autocast: {name} computes it natively"
+    return torch.float32, f"float32: {name} has no native bfloat16"
+
+
+def environment(device: torch.device, dtype: torch.dtype, dtype_reason: str) -> dict[str, Any]:
+    """What a reader of the results needs to know about where they came from; ready for JSON."""
+    commit, is_dirty = _source_commit()
+    is_cuda = device.type == "cuda"
+    return {
+        "goodness": _version("goodness"),
+        "python": platform.python_version(),
+        "torch": str(torch.__version__),
+        "numpy": np.__version__,
+        "safetensors": _version("safetensors"),
+        "platform": platform.platform(),
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": str(device),
+        "device_name": torch.cuda.get_device_name(device) if is_cuda else _cpu_model(),
+        "cuda": torch.version.cuda if is_cuda else None,
+        "cudnn": torch.backends.cudnn.version() if is_cuda else None,
+        "driver": _driver_version() if is_cuda else None,
+        "dtype": str(dtype).removeprefix("torch."),
+        "dtype_reason": dtype_reason,
+        "commit": commit,
+        "commit_is_dirty": is_dirty,
+        "command": shlex.join(sys.argv),
+        "started": _now(),
+    }
+
+
+_held: set[int] = set()  # file descriptors, not file objects: nothing closes them behind a run's back
+
+
+def _close_in_child() -> None:
+    """A forked child shares its parent's lock, and could keep the folder locked after the parent's death."""
+    while _held:
+        with contextlib.suppress(OSError):
+            os.close(_held.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
+
+
+def _acquire(folder: Path) -> int:
+    path = folder / _LOCK
+    try:
+        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as trouble:
+        raise UserError(f"cannot write to {folder}: {trouble.strerror}; use a writable folder") from trouble
+    try:
+        _lock_or_raise(lock)
+    except OSError as trouble:
+        holder = os.read(lock, 1000).decode(errors="replace").strip()
+        os.close(lock)
+        if isinstance(trouble, (BlockingIOError, PermissionError)):  # "taken", on POSIX and on Windows
+            raise UserError(
+                f"{folder} is in use by {holder or 'another process'}; wait for it, stop it, or choose another folder"
+            ) from None
+        raise UserError(
+            f"cannot lock {path}: {trouble.strerror}; that file system may have no locks: use a local folder"
+        ) from trouble
+    _held.add(lock)
+    with contextlib.suppress(OSError):  # a full disk: the lock holds, only its message is missing
+        os.ftruncate(lock, 0)
+        os.write(lock, f"process {os.getpid()} on {platform.node()}, started {_now()}\n".encode())
+    return lock
+
+
+def _release(lock: int) -> None:
+    if lock in _held:  # in a forked child it is closed already, and the number may mean another file
+        _held.discard(lock)
+        os.close(lock)  # closing drops the lock
+
+
+def _lock_or_raise(lock: int) -> None:
+    if sys.platform == "win32":
+        import msvcrt
+
+        os.lseek(lock, _LOCKED_BYTE, os.SEEK_SET)
+        try:
+            msvcrt.locking(lock, msvcrt.LK_NBLCK, 1)
+        finally:
+            os.lseek(lock, 0, os.SEEK_SET)
+    else:
+        import fcntl
+
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _contents(folder: Path) -> set[str]:
+    """The names in a folder that mean something: not the lock, nor what a killed writer left."""
+    if not folder.is_dir():
+        return set()
+    return {entry.name for entry in folder.iterdir() if entry.name != _LOCK and not entry.name.endswith(PARTIAL)}
+
+
+def _refuse_another_run(folder: Path) -> None:
+    """A folder with a lock and nothing else passes: its process died before it wrote a configuration."""
+    if "config.json" in _contents(folder):
+        if "result.json" in _contents(folder):
+            raise UserError(
+                f"{folder} holds a finished run; `goodness eval {folder}` shows it, or choose another --out"
+            )
+        raise UserError(
+            f"{folder} holds an unfinished run; `goodness resume {folder}` goes on with it, or choose another --out"
+        )
+    if _contents(folder) - {_CHECKPOINTS} or _contents(folder / _CHECKPOINTS):
+        raise _not_empty(folder)
+
+
+def _not_empty(folder: Path) -> UserError:
+    return UserError(f"{folder} is not empty and holds no run that could go on; choose another --out")
+
+
+def _looks_like_a_run(folder: Path) -> bool:
+    """The lock is a run's first file and lasts; a copy made without it still has the other two."""
+    return (folder / _LOCK).exists() or ((folder / "config.json").exists() and (folder / _CHECKPOINTS).is_dir())
+
+
+def _as_array(values: Numbers) -> np.ndarray:
+    if isinstance(values, Tensor):
+        values = values.detach().to("cpu")
+        return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).numpy()
+    return np.asarray(values)
+
+
+def _now() -> str:
+    return datetime.now().astimezone().isoformat(timespec="seconds")
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:  # run from a source tree that was never installed
+        return None
+
+
+@functools.cache
+def _cpu_model() -> str:
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def _driver_version() -> str | None:
+    return _output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"])
+
+
+def _source_commit() -> tuple[str | None, bool | None]:
+    """The commit of the checkout this package runs from, and whether it has changes. (None, None) for an
+    installed package, even one that lies in a virtual environment inside someone else's repository."""
+    git = ["git", "-C", str(_PACKAGE)]
+    top = _output([*git, "rev-parse", "--show-toplevel"])
+    if not top or (Path(top) / "src" / "goodness").resolve() != _PACKAGE:
+        return None, None
+    commit = _output([*git, "rev-parse", "--verify", "HEAD"])
+    status = _output([*git, "status", "--porcelain"]) if commit else None
+    return commit or None, None if status is None else status != ""
+
+
+def _output(command: list[str]) -> str | None:
+    """What a command prints, or None where it is missing, fails or hangs."""
+    # Inside a git hook GIT_DIR names that hook's repository; without the lock setting `status` would write.
+    variables = {key: value for key, value in os.environ.items() if not key.startswith("GIT_")}
+    variables["GIT_OPTIONAL_LOCKS"] = "0"
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=20, env=variables)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

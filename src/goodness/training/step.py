@@ -1,0 +1,308 @@
+"""One training step of all blocks: sequential (the reference) and fused (the fast one), same numbers.
+
+Both hand block d + 1 the tokens of block d's forward before its update, mine with the teacher's block alone, and
+clip, check and step block by block, so the order in which blocks update does not matter to any of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+from goodness.config import Config
+from goodness.diagnostics.margins import training_measures
+from goodness.errors import RunError
+from goodness.local.facts import Facts, Trio
+from goodness.local.ledger import Ledger
+from goodness.local.negatives import Mined, Mining
+from goodness.local.objective import Objective
+from goodness.local.streams import concatenate, wrong_images
+from goodness.model.block import BlockOutput, FFBlock
+from goodness.model.network import Network
+from goodness.training.draws import uniforms
+from goodness.training.optim import (
+    MovingAverage,
+    block_optimisers,
+    clip,
+    gradient_norm,
+    learning_rate,
+    set_learning_rate,
+)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True)
+class Moment:
+    """Where in the training a step stands."""
+
+    epoch: int
+    step: int  # within the epoch
+    total_step: int  # since the start
+    total_steps: int  # of the whole training
+    progress: float  # share of the epochs begun before this one, 0 to 1
+
+
+@dataclass(frozen=True)
+class BlockInput:
+    """What one block's loss is a function of, beside the block: enough to compute it again."""
+
+    depth: int
+    tokens: Tensor  # [streams * batch, tokens, width]; with the stem's graph at block 0, detached later
+    labels: Tensor  # [batch], right
+    wrong: Tensor  # [batch], the NL stream's
+    ledger: Ledger
+    progress: float
+
+
+Measured = tuple[tuple[str, ...], Tensor]
+"""Names and values `[names]` of what one step says of one block; one tensor, so that adding up is one kernel."""
+
+
+def forward_block(network: Network, block: FFBlock, tokens: Tensor, labels: Tensor) -> tuple[BlockOutput, Tensor]:
+    """A block's output and what it hands on. Compiled, one graph serves every block of the same shape."""
+    output = block(tokens, labels)
+    return output, network.hand_on(output.tokens)
+
+
+def score_block(block: FFBlock, tokens: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+    """Goodness of rows of the tokens under labels."""
+    return block(tokens[rows], labels).goodness
+
+
+def judge_block(objective: Objective, facts: Facts, extras: Any) -> tuple[Tensor, Measured]:
+    """The objective's total, and the measures of this step."""
+    total, values = objective(facts, extras)
+    measured = training_measures(facts, values, total)
+    return total, (tuple(measured), torch.stack([value.float() for value in measured.values()]))
+
+
+class Judged(NamedTuple):
+    """One block's loss with its graph, the facts, the tokens for the next block, and the measures."""
+
+    loss: Tensor
+    facts: Facts
+    tokens_on: Tensor
+    measured: Measured
+
+    def with_norm(self, norm: Tensor) -> Measured:
+        names, values = self.measured
+        return (*names, "grad_norm"), torch.cat([values, norm.detach().to(values.dtype).reshape(1)])
+
+
+class Stepper:
+    """Holds the network, its teacher and the optimisers, and makes steps."""
+
+    def __init__(self, network: Network, config: Config, dtype: torch.dtype = torch.float32) -> None:
+        self.network = network
+        self.config = config
+        self.device = network.mean.device
+        self.dtype = dtype
+        self.blocks = len(network.blocks)
+        self.streams = 4 if config.eta > 0 else 3
+        self.objective = Objective(config.objective)
+        self.teacher = MovingAverage(network, config.optim.ema)
+        self.optimisers = block_optimisers(network, config.optim)
+        self.owned = [list(network.owned(depth).values()) for depth in range(self.blocks)]
+        compiles = config.step.compile == "on" or (config.step.compile == "auto" and self.device.type == "cuda")
+        self.fixed_shapes = compiles
+        self._forward = self.compiled(forward_block)
+        self._score = self.compiled(score_block)
+        self._judge = self.compiled(judge_block)
+        self._stem = self.compiled(Network.tokens)
+
+    def compiled(self, function: F) -> F:
+        """The function itself, or its compiled form; shapes are fixed, and every depth may have a graph of its own."""
+        if not self.fixed_shapes:
+            return function
+        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 8 * self.blocks)
+        return torch.compile(function, dynamic=False)  # type: ignore[return-value]
+
+    def autocast(self) -> torch.autocast:
+        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
+
+    def __call__(self, views: Tensor, labels: Tensor, moment: Moment) -> list[Measured]:
+        """Train every block once on three views `[3, batch, C, H, W]` of a batch; returns each block's measures."""
+        rate = learning_rate(moment.total_step, moment.total_steps, self.config.optim)
+        for optimiser in self.optimisers:
+            set_learning_rate(optimiser, rate)
+            optimiser.zero_grad(set_to_none=True)
+        if self.config.step.mode == "sequential":
+            return self._sequential(views, labels, moment)
+        return self._fused(views, labels, moment)
+
+    def _sequential(self, views: Tensor, labels: Tensor, moment: Moment) -> list[Measured]:
+        measures = []
+        tokens, ledger, wrong = self.start(views, labels, moment), Ledger(self.config.history), None
+        for depth in range(self.blocks):
+            wrong = self.mine(depth, tokens, labels, wrong, moment)
+            situation = BlockInput(depth, tokens, labels, wrong, ledger, moment.progress)
+            judged = self.loss(situation)
+            judged.loss.backward()
+            norm = gradient_norm(self.owned[depth])
+            self.refuse_non_finite([judged], [norm], [situation], moment)
+            self.update(depth, judged.facts, norm, moment)
+            measures.append(judged.with_norm(norm))
+            tokens_on = judged.tokens_on
+            if self.config.step.handoff == "after_update":
+                with torch.no_grad(), self.autocast():
+                    hypotheses = self.hypotheses(labels, wrong)
+                    tokens_on = self._forward(self.network, self.network.block(depth), tokens, hypotheses)[1]
+            ledger.add(judged.facts.goodness, judged.facts.aspects, judged.facts.weight)
+            tokens = tokens_on
+        return measures
+
+    def _fused(self, views: Tensor, labels: Tensor, moment: Moment) -> list[Measured]:
+        judged: list[Judged] = []
+        situations: list[BlockInput] = []
+        tokens, ledger, wrong = self.start(views, labels, moment), Ledger(self.config.history), None
+        for depth in range(self.blocks):
+            wrong = self.mine(depth, tokens, labels, wrong, moment)
+            situations.append(BlockInput(depth, tokens, labels, wrong, ledger.copy(), moment.progress))
+            one = self.loss(situations[-1])
+            judged.append(one)
+            ledger.add(one.facts.goodness, one.facts.aspects, one.facts.weight)
+            tokens = one.tokens_on
+        # No path leads from one block's loss to another block, so one backward serves them all.
+        torch.stack([one.loss for one in judged]).sum().backward()
+        norms = [gradient_norm(owned) for owned in self.owned]
+        self.refuse_non_finite(judged, norms, situations, moment)
+        for depth in range(self.blocks):
+            self.update(depth, judged[depth].facts, norms[depth], moment)
+        return [one.with_norm(norm) for one, norm in zip(judged, norms)]
+
+    def start(self, views: Tensor, labels: Tensor, moment: Moment) -> Tensor:
+        """The streams' stem tokens, with the stem's graph."""
+        batch = len(labels)
+        partner = None
+        if self.streams == 4:
+            draws = uniforms(
+                self.device,
+                (batch + self.network.classes,),
+                self.config.seed,
+                "ni",
+                moment.epoch,
+                moment.step,
+            )
+            partner = wrong_images(labels, draws[:batch], draws[batch:])
+        with self.autocast():
+            tokens = self._stem(self.network, views.flatten(0, 1))
+        return concatenate(tokens.reshape(3, batch, *tokens.shape[1:]), partner)
+
+    def hypotheses(self, labels: Tensor, wrong: Tensor) -> Tensor:
+        """The label of every row of the streams: right, right, wrong, and right again for the wrong image."""
+        return torch.cat([labels, labels, wrong, labels][: self.streams])
+
+    @torch.no_grad()
+    def mine(self, depth: int, tokens: Tensor, labels: Tensor, wrong: Tensor | None, moment: Moment) -> Tensor:
+        """The NL stream's wrong labels at this block."""
+        negatives = self.config.negatives
+        if wrong is not None and negatives.once:
+            return wrong
+        batch = len(labels)
+        first = 0 if isinstance(negatives, Mined) and negatives.mine_on == "pos" else 2
+        stream = tokens.detach()[first * batch : (first + 1) * batch]
+
+        def scorer(block: FFBlock) -> Callable[[Tensor, Tensor], Tensor]:
+            def score(rows: Tensor, candidates: Tensor) -> Tensor:
+                with torch.no_grad(), self.autocast():
+                    return self._score(block, stream, rows, candidates)
+
+            return score
+
+        most = max(negatives.k_first, negatives.k_last) if isinstance(negatives, Mined) else 1
+        mining = Mining(
+            labels=labels,
+            classes=self.network.classes,
+            uniforms=uniforms(self.device, (batch, most), self.config.seed, "mine", moment.epoch, moment.step, depth),
+            depth=depth,
+            blocks=self.blocks,
+            progress=moment.progress,
+            teacher=scorer(self.teacher.network.block(depth)),
+            online=scorer(self.network.block(depth)),
+            fixed_shapes=self.fixed_shapes,
+        )
+        return negatives.choose(mining)
+
+    def loss(self, situation: BlockInput) -> Judged:
+        """Block d's loss and the facts behind it; the same again when called again."""
+        depth, labels, ledger = situation.depth, situation.labels, situation.ledger
+        block = self.network.block(depth)
+        tokens = situation.tokens
+        with self.autocast():
+            output, tokens_on = self._forward(self.network, block, tokens, self.hypotheses(labels, situation.wrong))
+            goodness = Trio.of_streams(output.goodness, self.streams)
+            aspects = Trio.of_streams(output.aspects, self.streams)
+            weight = self.config.rule.weight(ledger.past(goodness.pos.detach(), self.blocks, situation.progress))
+            history, history_aspects = ledger.history(goodness, aspects)
+            facts = Facts(
+                depth=depth,
+                blocks=self.blocks,
+                labels=labels,
+                beta=self.config.beta,
+                eta=self.config.eta,
+                goodness=goodness,
+                aspects=aspects,
+                active=block.head.active,  # type: ignore[arg-type]
+                earlier=ledger.earlier(goodness),
+                weight=weight,
+                history=history,
+                history_aspects=history_aspects,
+                tokens_in=tokens.detach(),
+                tokens_out=output.tokens,
+                pooled=output.pooled,
+                neutral=lambda: block.neutral_features(tokens[: 2 * len(labels)]),
+            )
+            loss, measured = self._judge(self.objective, facts, block.extras)
+        return Judged(loss, facts, tokens_on, measured)
+
+    def update(self, depth: int, facts: Facts, norm: Tensor, moment: Moment) -> None:
+        """Clip, step and average block d; its terms may then update their memories."""
+        clip(self.owned[depth], norm, self.config.optim.clip)
+        self.optimisers[depth].step()
+        self.objective.after_step(facts, self.network.block(depth).extras)  # type: ignore[arg-type]
+        self.teacher.follow(depth, moment.total_step)
+
+    def refuse_non_finite(
+        self, judged: list[Judged], norms: list[Tensor], situations: list[BlockInput], moment: Moment
+    ) -> None:
+        """Stop before an update that would carry a NaN or an infinity into a weight; say where it came from."""
+        values = torch.stack([value for one, norm in zip(judged, norms) for value in (one.loss.detach(), norm)])
+        if bool(values.isfinite().all()):
+            return
+        for one, norm, situation in zip(judged, norms, situations):
+            if not bool(torch.stack([one.loss.detach(), norm]).isfinite().all()):
+                raise NonFiniteLoss(situation.depth, self._culprit(one, norm, situation), moment)
+
+    def _culprit(self, judged: Judged, norm: Tensor, situation: BlockInput) -> str:
+        """The term whose value, or else whose gradient, is not finite; found by computing each one again."""
+        values = {name.removeprefix("loss_"): float(value) for name, value in zip(*judged.measured)}
+        for name in self.objective.terms:
+            if not math.isfinite(values.get(name, 0.0)):
+                return f"term '{name}' is {values[name]}"
+        again = replace(situation, tokens=situation.tokens.detach())
+        _, terms = self.objective(self.loss(again).facts, self.network.block(situation.depth).extras)
+        for name, value in terms.items():
+            if value.requires_grad:
+                owned = self.owned[situation.depth]
+                gradients = torch.autograd.grad(value, owned, retain_graph=True, allow_unused=True)
+                if any(one is not None and not bool(one.isfinite().all()) for one in gradients):
+                    return f"the gradient of term '{name}' is not finite"
+        return f"the gradient norm is {float(norm)}"
+
+
+class NonFiniteLoss(RunError):
+    """A loss or gradient that is not a number; no weight has taken it in."""
+
+    def __init__(self, depth: int, what: str, moment: Moment) -> None:
+        self.depth = depth
+        super().__init__(
+            f"block {depth}: {what} at epoch {moment.epoch}, step {moment.step}. No weight of this block and no "
+            "checkpoint has taken it in. Try a smaller --optim.lr, a longer --optim.warmup or a smaller --optim.clip, "
+            "and start again."
+        )
