@@ -17,7 +17,7 @@ import torch
 
 from goodness.demo import RULES, run_demo, shows_free_riding
 from goodness.report.figures import demo_figure
-from goodness.report.tables import DEMO_NAMES
+from goodness.report.names import DEMO_NAMES
 from goodness.training.run import environment
 
 
@@ -79,7 +79,7 @@ def page(results: dict[int, dict]) -> str:
             ]
             lines.append(f"| {DEMO_NAMES[rule] if depth == 0 else ''} | {depth} | " + " | ".join(cells) + " |")
     times = ", ".join(f"{one['seconds']:.0f} s" for one in results.values())
-    lines += ["", f"Time for the four rules together, two at a time: {times}.", ""]
+    lines += ["", f"Time for the four rules together, one process a core: {times}.", ""]
     return "\n".join(lines)
 
 

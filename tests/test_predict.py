@@ -14,10 +14,10 @@ from torch import Tensor
 from goodness.config import Model, Stem
 from goodness.model.hybrid import Hybrid
 from goodness.model.network import Network
-from goodness.predict import block_goodness, block_goodness_by_label, goodness_of, rows_under_cap, scores_of
+from goodness.predict import block_goodness, block_goodness_by_label, chunk_sizes, goodness_of, scores_of
 
 CLASSES, BLOCKS = 4, 3
-predict = importlib.import_module("goodness.predict")  # the package's own `predict` is the function
+predict = importlib.import_module("goodness.predict")
 
 
 def tiny(label_at: str = "every") -> Network:
@@ -63,21 +63,37 @@ def test_chunks_under_a_tiny_cap_give_the_same_goodness(
     network: Network, images: Tensor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole, polls = goodness_of(network, images), []
-    monkeypatch.setattr(predict, "COPIES", predict.COPIES * 10)
-    rows = rows_under_cap(network, 1)
-    assert rows == 2**20 // (CLASSES * 16 * 16 * 4 * 120) == 2
+    monkeypatch.setattr(predict, "bytes_per_image", lambda _: (2**18, 2**17 // CLASSES))
+    assert chunk_sizes(network, 1) == (2, CLASSES)
     largest = []
     scored = predict.block_goodness
-    monkeypatch.setattr(predict, "block_goodness", lambda n, x, b: largest.append(len(x)) or scored(n, x, b))
+    monkeypatch.setattr(predict, "block_goodness", lambda n, x, b, k: largest.append(len(x)) or scored(n, x, b, k))
     pieces = goodness_of(network, images, memory_mb=1, poll=lambda: polls.append(1))
     assert largest == [2, 2, 2, 2, 2, 1]
     assert len(polls) == 6
     torch.testing.assert_close(pieces, whole, rtol=1e-5, atol=1e-5)
 
 
-def test_at_least_one_image_is_scored_however_small_the_cap(network: Network) -> None:
+def test_labels_are_split_too_where_one_image_under_all_of_them_is_too_much(
+    network: Network, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = goodness_of(network, images)
+    monkeypatch.setattr(predict, "bytes_per_image", lambda _: (0, 2**19))
+    assert chunk_sizes(network, 1) == (1, 2)
+    torch.testing.assert_close(goodness_of(network, images, memory_mb=1), whole, rtol=1e-5, atol=1e-5)
+
+
+def test_at_least_one_image_under_one_label_is_scored_however_small_the_cap(network: Network) -> None:
     network.classes = 10**6
-    assert rows_under_cap(network, 1) == 1
+    assert chunk_sizes(network, 1)[0] == 1
+    network.shape = (3, 10**4, 10**4)
+    assert chunk_sizes(network, 1) == (1, 1)
+
+
+def test_the_cap_counts_the_stem_and_the_hidden_width(network: Network) -> None:
+    stem, hypothesis = predict.bytes_per_image(network)
+    network.shape = (network.shape[0], 2 * network.shape[1], network.shape[2])
+    assert predict.bytes_per_image(network) == (2 * stem, hypothesis)
 
 
 def test_truncation_is_a_prefix(network: Network, images: Tensor) -> None:

@@ -22,6 +22,7 @@ from goodness.errors import UserError as UserError
 from goodness.local.facts import Facts as Facts
 from goodness.local.facts import Past as Past
 from goodness.local.negatives import Mining as Mining
+from goodness.model.block import GoodnessHead as GoodnessHead
 from goodness.model.network import Network as Network
 from goodness.parts import BlockPart as BlockPart
 from goodness.parts import GoodnessPart as GoodnessPart

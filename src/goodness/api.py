@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from goodness.config import Config, from_dict, override, to_dict
 from goodness.data import sources
 from goodness.data.augment import recipes
 from goodness.data.images import ImageData
-from goodness.errors import RunError, UserError
+from goodness.errors import ConfigError, RunError, UserError
 from goodness.model.network import Network
 from goodness.predict import goodness_of, scores_of
 from goodness.presets import preset
@@ -28,7 +28,9 @@ from goodness.training.run import (
     environment,
 )
 from goodness.training.signals import StopRequest
-from goodness.training.stage1 import Listener, Stage1, assess
+from goodness.training.stage1 import Listener, Stage1, assess, build_network
+
+FOLDER = "folder:"
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,8 @@ class Run:
                 f"expected uint8 images of shape [n, {', '.join(map(str, network.shape))}], got {images.dtype} "
                 f"{list(images.shape)}"
             )
+        if blocks is not None and not 1 <= blocks <= len(network.blocks):
+            raise UserError(f"blocks must lie in 1..{len(network.blocks)}, got {blocks}")
         return scores_of(goodness_of(network, images, tta=tta, blocks=blocks))
 
 
@@ -82,6 +86,8 @@ def make_config(base: str | Config, changes: Mapping[str, Any] | None = None) ->
     """A preset (or a configuration) with dotted fields changed, checked."""
     config = preset(base) if isinstance(base, str) else base
     config = override(config, changes or {}).check()
+    if config.data.startswith(FOLDER):  # a run must find its images again from any working folder
+        config = override(config, {"data": FOLDER + str(Path(config.data.removeprefix(FOLDER)).expanduser().resolve())})
     recipes[config.augment]  # an unknown name is an error here, not after the data has been read
     sources.find(config.data)
     return config
@@ -117,6 +123,7 @@ def train(
     config = make_config(base, wanted)
     chosen = choose_device(device)
     images = load_data(config, data_dir)
+    _refuse_what_cannot_be_built(config, images)
     path = Path(out) if out is not None else default_run_path(config.preset, config.data, config.seed)
     with RunFolder.create(path) as folder:
         write_json(folder.config_path, to_dict(config))
@@ -161,7 +168,6 @@ def evaluate(
     if blocks is not None and not 1 <= blocks <= config.model.blocks:
         raise UserError(f"--blocks must lie in 1..{config.model.blocks}, got {blocks}")
     chosen = choose_device(device)
-    prepare(chosen, config.deterministic)
     data = load_data(config, data_dir or _remembered_data_dir(run.path))
     if tta and not data.flips:
         raise UserError(f"{data.name} has no flip TTA: a mirrored image would be of another class")
@@ -174,14 +180,15 @@ def evaluate(
             f"the run was trained on images {network.shape} of {network.classes} classes, {data.name} has "
             f"{data.shape} and {len(data.classes)}"
         )
-    goodness = goodness_of(
-        network,
-        rows.images,
-        tta=tta,
-        blocks=blocks,
-        memory_mb=config.keep.memory_mb,
-        dtype=choose_dtype(chosen)[0],
-    ).cpu()
+    with prepared(chosen, config.deterministic):
+        goodness = goodness_of(
+            network,
+            rows.images,
+            tta=tta,
+            blocks=blocks,
+            memory_mb=config.keep.memory_mb,
+            dtype=choose_dtype(chosen)[0],
+        ).cpu()
     found = assess(goodness, rows.labels, config, split, progress=1.0)
     where = {"run": str(run.path), "split": split, "weights": weights, "stage": "s1", "tta": tta}
     return {**where, "blocks_used": len(goodness), **found}
@@ -196,28 +203,64 @@ def load(path: str | os.PathLike[str]) -> Run:
 def load_config(path: str | os.PathLike[str]) -> Config:
     """The configuration of the run in this folder."""
     folder = RunFolder.open(path, for_writing=False)
-    return from_dict(read_json(folder.config_path)).check()
+    try:
+        return from_dict(read_json(folder.config_path)).check()
+    except ConfigError as trouble:
+        raise ConfigError(
+            f"{folder.config_path}: {trouble} (a part of your own? import the module that registers it first; on the "
+            "command line: --plugin)"
+        ) from trouble
 
 
 def load_data(config: Config, data_dir: str | os.PathLike[str] | None = None) -> ImageData:
     return sources.load(config.data, data_dir=data_dir, split_seed=config.split_seed, val=config.val)
 
 
-def prepare(device: torch.device, deterministic: bool) -> None:
-    """Process-wide settings of a run: deterministic kernels if asked for, and attention kernels that can be trusted.
+@contextlib.contextmanager
+def prepared(device: torch.device, deterministic: bool) -> Iterator[None]:
+    """Process-wide settings of a run, put back afterwards: deterministic kernels if asked for, attention kernels that
+    can be trusted, and the global random state, which a run seeds anew at every block.
 
     cuDNN's attention is switched off: its backward has given NaN at 64 tokens. Under `deterministic` only the
     plain one is left, since the others' backward adds up in any order.
     """
-    if deterministic:
-        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
-    torch.use_deterministic_algorithms(deterministic)
-    if device.type == "cuda":
-        torch.backends.cuda.enable_cudnn_sdp(False)
-        torch.backends.cuda.enable_flash_sdp(not deterministic)
-        torch.backends.cuda.enable_mem_efficient_sdp(not deterministic)
-        torch.backends.cudnn.benchmark = not deterministic
-        torch.set_float32_matmul_precision("highest" if deterministic else "high")
+    is_cuda = device.type == "cuda"
+    switches = torch.backends.cuda
+    attention = (switches.cudnn_sdp_enabled(), switches.flash_sdp_enabled(), switches.mem_efficient_sdp_enabled())
+    before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
+    precision = torch.get_float32_matmul_precision()
+    try:
+        with torch.random.fork_rng(devices=[device] if is_cuda else []):
+            if deterministic:
+                os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+                torch.use_deterministic_algorithms(True)
+            if is_cuda:
+                _allow_attention(cudnn=False, flash=not deterministic, efficient=not deterministic)
+                torch.backends.cudnn.benchmark = not deterministic
+                torch.set_float32_matmul_precision("highest" if deterministic else "high")
+            yield
+    finally:
+        torch.use_deterministic_algorithms(before[0])
+        torch.backends.cudnn.benchmark = before[1]
+        torch.set_float32_matmul_precision(precision)
+        if is_cuda:
+            _allow_attention(*attention)
+
+
+def _allow_attention(cudnn: bool, flash: bool, efficient: bool) -> None:
+    torch.backends.cuda.enable_cudnn_sdp(cudnn)
+    torch.backends.cuda.enable_flash_sdp(flash)
+    torch.backends.cuda.enable_mem_efficient_sdp(efficient)
+
+
+def _refuse_what_cannot_be_built(config: Config, data: ImageData) -> None:
+    """Build the network without memory, and import what is optional: mistakes come before a folder is made."""
+    with torch.device("meta"):
+        build_network(config, data)
+    if config.keep.tensorboard:
+        from goodness.report.tensorboard import summary_writer
+
+        summary_writer()
 
 
 def _go(
@@ -228,24 +271,34 @@ def _go(
     data_dir: str | os.PathLike[str] | None,
     listen: Listener | None,
 ) -> Run:
-    prepare(device, config.deterministic)
     dtype, reason = choose_dtype(device)
     if config.deterministic and device.type == "cuda":
         reason += "; deterministic kernels"
     facts = environment(device, dtype, reason)
-    facts["data"] = {
-        "provenance": data.provenance,
-        "dir": None if data_dir is None else str(Path(data_dir).resolve()),
-    }
-    write_json(folder.environment_path, facts)
-    sinks = contextlib.ExitStack()
-    with StopRequest() as stop, sinks:
+    facts["data"] = {"provenance": data.provenance, "dir": str(sources.cache_dir(data_dir).resolve())}
+    with prepared(device, config.deterministic), StopRequest() as stop, contextlib.ExitStack() as sinks:
         if config.keep.tensorboard:
             from goodness.report.tensorboard import tensorboard_sink
 
             listen = sinks.enter_context(tensorboard_sink(folder.path, listen))
-        Stage1(config, data, folder, device=device, dtype=dtype, stop=stop, listen=listen).run()
+        stage = Stage1(config, data, folder, device=device, dtype=dtype, stop=stop, listen=listen)
+        stage.restore()
+        # Only now: a refused resume must not move where the data is sought.
+        write_json(folder.environment_path, _with_earlier_lives(folder, config, facts, stage.listen))
+        stage.run()
     return Run(folder.path)
+
+
+def _with_earlier_lives(folder: RunFolder, config: Config, facts: dict[str, Any], listen: Listener) -> dict[str, Any]:
+    """The first start's facts with those of every resumption behind them; a change that costs the same bits is told."""
+    if not folder.environment_path.is_file():
+        return facts
+    first = read_json(folder.environment_path)
+    changed = [name for name in ("torch", "device_name", "threads", "dtype") if first.get(name) != facts[name]]
+    if changed and config.deterministic:
+        words = ", ".join(f"{name} was {first.get(name)}, is {facts[name]}" for name in changed)
+        listen({"event": "note", "text": f"not the same machine as at the start, so not the same bits: {words}"})
+    return {**first, "data": facts["data"], "resumed": [*first.get("resumed", []), facts]}
 
 
 def _remembered_data_dir(path: str | os.PathLike[str]) -> str | None:

@@ -19,12 +19,13 @@ from goodness.demo import RULES, demo_sentence, run_demo
 from goodness.errors import RunError, UserError, nearest
 from goodness.model.network import Network
 from goodness.presets import preset, presets
-from goodness.report import tables
-from goodness.report.progress import Progress
 
 try:
     import tyro
     from rich.console import Console
+
+    from goodness.report import tables
+    from goodness.report.progress import Progress
 except ImportError as missing:  # the library needs neither, the command line does
     sys.exit(f"the goodness command needs {missing.name}: pip install tyro rich")
 
@@ -346,12 +347,36 @@ def choose_parts(config: Config, arguments: list[str]) -> tuple[Config, list[str
                 value = waiting.pop(0)
             config = override(config, {path: named_part(bases[path], value)})
             continue
+        _hint_at_other_parts(config, flag, path, bases)
         if flag.startswith("--objective."):
             term = flag.split(".")[1]
             if term not in config.objective:
                 config = dataclasses.replace(config, objective={**config.objective, term: parts.terms[term]()})
         rest.append(argument)
     return config, rest
+
+
+def _hint_at_other_parts(config: Config, flag: str, path: str, bases: dict[str, type[parts.Part]]) -> None:
+    """`--rule.kappa` on a constant rule: say whose setting that is, which the parser below cannot know."""
+    parent, _, leaf = path.rpartition(".")
+    if not flag.startswith("--") or parent not in bases:
+        return
+    part = config
+    for name in parent.split("."):
+        part = getattr(part, name)
+    if hasattr(part, leaf):
+        return
+    owners = [name for name, kind in parts.REGISTRIES[bases[parent]].items() if leaf in _field_names(kind)]
+    if owners:
+        chosen = part.kind  # type: ignore[union-attr]
+        raise UserError(
+            f"{flag} is a setting of {' and '.join(owners)}, and {parent} is {chosen} here; choose one first: "
+            f"--{parent} {owners[0]} {flag} ..."
+        )
+
+
+def _field_names(kind: type) -> set[str]:
+    return {one.name for one in dataclasses.fields(kind)}
 
 
 def _take_name(arguments: list[str]) -> tuple[str | None, list[str]]:

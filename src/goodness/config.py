@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import math
 import types
 import typing
@@ -23,6 +22,9 @@ from goodness.model.label import Scale
 from goodness.parts import BlockPart, GoodnessPart, LabelPart, NegativesPart, Part, Rule, Term
 
 C = TypeVar("C")
+
+FORMAT = 1
+"""Of config.json. Goes up when a field is added; its default must then mean what older runs did."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,8 +47,8 @@ class Model:
     """How many blocks (L)."""
     label_at: Literal["every", "first"] = "every"
     """Blocks that see the label."""
-    relu: bool = True
-    """Whether tokens pass a ReLU on their way to the next block."""
+    activation: Literal["relu", "none"] = "relu"
+    """What tokens pass through on their way to the next block."""
     normalise: bool = True
     """Whether tokens are scaled to one norm on their way to the next block."""
     stem: Stem = field(default_factory=Stem)
@@ -185,8 +187,11 @@ class Config:
             raise ConfigError("step.handoff after_update needs step.mode sequential: fused updates all blocks at once")
         if not self.objective:
             raise ConfigError("objective has no term: name at least one, such as --objective.block.weight 1")
-        if "mgc" in self.objective and {"block", "curr"} & set(self.objective):
-            raise ConfigError("objective.mgc takes the place of block and curr: remove those, or mgc")
+        used = {name for name, term in self.objective.items() if term.weight != 0}
+        if "mgc" in used and {"block", "curr"} & used:
+            raise ConfigError(
+                "objective.mgc takes the place of block and curr: give those a weight of 0 (--objective.block.weight 0)"
+            )
         for part in (self.rule, self.negatives, self.model.block, self.model.goodness, self.model.label):
             part.check()
         for term in self.objective.values():
@@ -274,7 +279,8 @@ def to_dict(value: Any) -> Any:
         own = {one.name: to_dict(getattr(value, one.name)) for one in dataclasses.fields(value)}
         return {"kind": value.kind, **own}
     if dataclasses.is_dataclass(value):
-        return {one.name: to_dict(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        written = {one.name: to_dict(getattr(value, one.name)) for one in dataclasses.fields(value)}
+        return {"format": FORMAT, **written} if isinstance(value, Config) else written
     if isinstance(value, dict):
         return {name: to_dict(one) for name, one in value.items()}
     if isinstance(value, tuple):
@@ -282,13 +288,17 @@ def to_dict(value: Any) -> Any:
     return value
 
 
-def from_dict(data: Any, kind: type[C] = Config, path: str = "") -> C:
-    """Read a configuration back; an unknown or missing field, or a wrong type, is an error that names it."""
-    return _read(data, kind, path)
+def from_dict(data: Any) -> Config:
+    """Read a configuration back; an unknown or missing field, or a wrong type, is an error that names it.
 
-
-def to_json(config: Config) -> str:
-    return json.dumps(to_dict(config), indent=2)
+    A file of an older format may lack the fields that came later: their defaults are what it did.
+    """
+    if not isinstance(data, dict):
+        raise ConfigError(f"expected a configuration object, got {data!r}")
+    written = data.get("format")
+    if not isinstance(written, int) or not 1 <= written <= FORMAT:
+        raise ConfigError(f"the configuration has format {written!r}; this version reads 1 to {FORMAT}")
+    return _read({k: v for k, v in data.items() if k != "format"}, Config, "", may_lack=written < FORMAT)
 
 
 def differences(config: Any, base: Any) -> dict[str, tuple[Any, Any]]:
@@ -314,23 +324,23 @@ def _hints(kind: type) -> dict[str, Any]:
     return {name: hints[name] for name in names}
 
 
-def _read(data: Any, kind: Any, path: str) -> Any:
+def _read(data: Any, kind: Any, path: str, may_lack: bool) -> Any:
     if isinstance(kind, type) and issubclass(kind, Part):
         if not isinstance(data, dict) or not isinstance(data.get("kind"), str):
             raise ConfigError(f"{path}: expected an object with a 'kind', got {data!r}")
         chosen = parts.REGISTRIES[kind][data["kind"]] if kind in parts.REGISTRIES else kind
-        return _read_fields({k: v for k, v in data.items() if k != "kind"}, chosen, path)
+        return _read_fields({k: v for k, v in data.items() if k != "kind"}, chosen, path, may_lack)
     if dataclasses.is_dataclass(kind):
-        return _read_fields(data, kind, path)
+        return _read_fields(data, kind, path, may_lack)
     if typing.get_origin(kind) is dict:
         _, inner = typing.get_args(kind)
         if not isinstance(data, dict):
             raise ConfigError(f"{path}: expected an object, got {data!r}")
-        return {name: _read(value, inner, f"{path}.{name}") for name, value in data.items()}
+        return {name: _read(value, inner, f"{path}.{name}", may_lack) for name, value in data.items()}
     return _coerce(data, kind, path)
 
 
-def _read_fields(data: Any, kind: Any, path: str) -> Any:
+def _read_fields(data: Any, kind: Any, path: str, may_lack: bool) -> Any:
     if not isinstance(data, dict):
         raise ConfigError(f"{path or 'configuration'}: expected an object, got {data!r}")
     hints = _hints(kind)
@@ -339,9 +349,10 @@ def _read_fields(data: Any, kind: Any, path: str) -> Any:
         if name not in hints:
             raise ConfigError(f"unknown field '{prefix}{name}': {nearest(name, hints)}")
     for name in hints:
-        if name not in data:
+        if name not in data and not may_lack:
             raise ConfigError(f"missing field '{prefix}{name}'")
-    return kind(**{name: _read(data[name], hint, prefix + name) for name, hint in hints.items()})
+    present = {name: hint for name, hint in hints.items() if name in data}
+    return kind(**{name: _read(data[name], hint, prefix + name, may_lack) for name, hint in present.items()})
 
 
 def _coerce(value: Any, hint: Any, path: str) -> Any:

@@ -14,9 +14,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from goodness.errors import RunError
+from goodness.api import load_config, make_config
+from goodness.config import Config, differences, override
+from goodness.errors import RunError, UserError
 from goodness.training.durable import read_json, write_json
 from goodness.training.signals import StopRequest
+from goodness.training.stage1 import Interrupted
 
 RULES = ("local", "gated", "constant", "lcff")
 COLLAPSED = 1 / 3
@@ -39,7 +42,13 @@ def run_demo(
     """
     started = time.monotonic()
     folder = out or _free_folder(Path("runs"))
-    folder.mkdir(parents=True, exist_ok=True)
+    wanted = make_config("demo", {"seed": seed} | ({} if epochs is None else {"epochs": epochs}))
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as trouble:
+        raise UserError(f"cannot use {folder}: {trouble.strerror}; choose another --out") from trouble
+    for rule in RULES:
+        _refuse_other_settings(folder / rule, override(wanted, {"rule": rule}))
     _run_all(folder, seed, epochs, listen or (lambda event: None))
     rules = []
     for rule in RULES:
@@ -96,10 +105,11 @@ def _run_all(folder: Path, seed: int, epochs: int | None, listen: Listener) -> N
                     reader.start()
                     threads.append(reader)
                 with contextlib.suppress(queue.Empty):
-                    while True:
-                        listen(events.get(timeout=0.1))
+                    listen(events.get(timeout=0.1))
+                    for _ in range(events.qsize()):
+                        listen(events.get_nowait())
                 if stop.requested:
-                    raise RunError(f"stopped; go on with: goodness demo --out {folder}")
+                    raise Interrupted(f"stopped; go on with: goodness demo --out {folder}", stop.exit_code)
                 for rule, process in list(running.items()):
                     if process.poll() is not None:
                         del running[rule]
@@ -123,10 +133,20 @@ def _start(folder: Path, rule: str, seed: int, epochs: int | None) -> subprocess
     return subprocess.Popen(
         [*command, "--device", "cpu", "--events"],
         stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        stderr=(folder.parent / f"{rule}.log").open("w"),  # a pipe that nobody empties would block the run
         text=True,
         env=environment,
     )
+
+
+def _refuse_other_settings(folder: Path, wanted: Config) -> None:
+    """A run that lies there already may go on, but only as the run that was asked for."""
+    if not (folder / "config.json").is_file():
+        return
+    changed = differences(wanted, load_config(folder))
+    if changed:
+        words = ", ".join(f"{name} {old}, not {new}" for name, (old, new) in changed.items())
+        raise UserError(f"{folder} holds a run with {words}; choose another --out")
 
 
 def _read_events(rule: str, process: subprocess.Popen[str], events: queue.Queue[dict[str, Any]]) -> None:
@@ -138,8 +158,9 @@ def _read_events(rule: str, process: subprocess.Popen[str], events: queue.Queue[
 
 def _require_success(rule: str, process: subprocess.Popen[str], folder: Path) -> None:
     if process.returncode == 0:
+        (folder / f"{rule}.log").unlink(missing_ok=True)
         return
-    trouble = process.stderr.read().strip() if process.stderr else ""
+    trouble = (folder / f"{rule}.log").read_text().strip()
     raise RunError(f"the run '{rule}' ended with {process.returncode}: {trouble or 'no message'} ({folder / rule})")
 
 

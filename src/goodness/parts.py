@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from goodness.local.facts import Facts, Past
     from goodness.local.negatives import Mining
+    from goodness.model.block import GoodnessHead
 
 Kind = TypeVar("Kind", bound=type)
 
@@ -51,6 +52,11 @@ class Term(Part):
         """The factor at this depth; the weight, unless the term scales with depth."""
         return self.weight
 
+    @property
+    def wants_neutral(self) -> bool:
+        """Whether the term looks at `facts.neutral`, a pass of the positive views that no label ever enters."""
+        return False
+
     def module(self, width: int, aspects: int) -> nn.Module | None:
         """What the term itself learns or remembers in each block (a projector, a queue); none by default."""
         return None
@@ -70,8 +76,6 @@ class NegativesPart(Part):
     once: bool = False
     """Keep the first block's wrong label for all blocks, as prediction does."""
 
-    needs_scores: ClassVar[bool] = True
-
     def choose(self, mining: Mining) -> Tensor:
         """One wrong label `[batch]` per example."""
         raise NotImplementedError
@@ -82,7 +86,11 @@ class BlockPart(Part):
     """What turns tokens `[batch, tokens, width]` into tokens of the same shape."""
 
     def build(self, width: int, grid: tuple[int, int]) -> nn.Module:
-        """A module `tokens -> tokens`; `grid` is the height and width of the token map."""
+        """A module `tokens -> tokens`, or `tokens -> (tokens, notes)`; `grid` is the token map's height and width.
+
+        Notes are named tensors for the goodness and the terms (a router's logits, a memory's sharpness). Rows must
+        not depend on each other (no batch statistics): the streams of one step share a batch.
+        """
         raise NotImplementedError
 
 
@@ -90,8 +98,8 @@ class BlockPart(Part):
 class GoodnessPart(Part):
     """What turns a block's tokens and a label into aspects and one scalar goodness."""
 
-    def build(self, width: int, classes: int) -> nn.Module:
-        """A module `(tokens, labels) -> (aspects [batch, A], goodness [batch], pooled [batch, width])`."""
+    def build(self, width: int, classes: int) -> GoodnessHead:
+        """The module that does it; see `goodness.GoodnessHead` for what it takes and gives."""
         raise NotImplementedError
 
 

@@ -9,30 +9,43 @@ from torch import Tensor
 
 from goodness.model.network import Network
 
-COPIES = 12
-"""About how many token-sized tensors a block's forward holds at its widest; sizes the chunks."""
 
-
-def rows_under_cap(network: Network, memory_mb: int) -> int:
-    """How many images may be scored under all labels at once without passing the cap."""
+def bytes_per_image(network: Network) -> tuple[int, int]:
+    """About what scoring one image takes at its widest, in float32: in the stem, and in a block per hypothesis."""
+    config, (_, height, width) = network.config, network.shape
     tokens = network.grid[0] * network.grid[1]
-    per_image = network.classes * tokens * network.config.width * 4 * COPIES
-    return max(1, memory_mb * 2**20 // per_image)
+    hidden = getattr(config.block, "hidden", 4 * config.width)
+    stem = 3 * 4 * height * width * (config.stem.channels // 4 + config.stem.channels // 4)
+    return stem, 4 * tokens * (10 * config.width + 4 * hidden)
+
+
+def chunk_sizes(network: Network, memory_mb: int) -> tuple[int, int]:
+    """How many images, and how many label hypotheses of each, may be scored at once under the cap."""
+    stem, hypothesis = bytes_per_image(network)
+    cap = memory_mb * 2**20
+    images = cap // max(1, stem + network.classes * hypothesis)
+    if images >= 1:
+        return images, network.classes
+    return 1, max(1, min(network.classes, (cap - stem) // hypothesis))
 
 
 @torch.no_grad()
-def block_goodness(network: Network, images: Tensor, blocks: int | None = None) -> Tensor:
+def block_goodness(
+    network: Network, images: Tensor, blocks: int | None = None, labels_at_once: int | None = None
+) -> Tensor:
     """Goodness `[blocks, batch, classes]` of images in [0, 1]; every hypothesis keeps its label through all blocks."""
-    batch, classes = len(images), network.classes
-    tokens = network.tokens(images)
-    tokens = tokens.repeat_interleave(classes, dim=0)  # [batch * classes, tokens, width], labels fastest
-    labels = torch.arange(classes, device=images.device).repeat(batch)
-    goodness = []
-    for depth in range(blocks or len(network.blocks)):
-        output = network.block(depth)(tokens, labels)
-        goodness.append(output.goodness.reshape(batch, classes))
-        tokens = network.hand_on(output.tokens)
-    return torch.stack(goodness)
+    start = network.tokens(images)
+    columns = []
+    for labels in torch.arange(network.classes, device=images.device).split(labels_at_once or network.classes):
+        tokens = start.repeat_interleave(len(labels), dim=0)  # [batch * labels, tokens, width], labels fastest
+        hypotheses = labels.repeat(len(images))
+        goodness = []
+        for depth in range(len(network.blocks) if blocks is None else blocks):
+            output = network.block(depth)(tokens, hypotheses)
+            goodness.append(output.goodness.reshape(len(images), len(labels)))
+            tokens = network.hand_on(output.tokens)
+        columns.append(torch.stack(goodness))
+    return torch.cat(columns, dim=-1)
 
 
 @torch.no_grad()
@@ -43,7 +56,7 @@ def block_goodness_by_label(network: Network, images: Tensor, blocks: int | None
         tokens = network.tokens(images)
         labels = torch.full((len(images),), label, device=images.device)
         column = []
-        for depth in range(blocks or len(network.blocks)):
+        for depth in range(len(network.blocks) if blocks is None else blocks):
             output = network.block(depth)(tokens, labels)
             column.append(output.goodness)
             tokens = network.hand_on(output.tokens)
@@ -66,16 +79,16 @@ def goodness_of(
     `tta` averages each image's goodness with its mirror image's. `poll` is called between chunks.
     """
     device = network.mean.device
-    rows = rows_under_cap(network, memory_mb)
+    rows, labels = chunk_sizes(network, memory_mb)
     views = _views(images, rows, tta)
     chunks = []
     for group in views:
         poll()
         with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
-            scored = [block_goodness(network, view.to(device).float() / 255, blocks).float() for view in group]
+            scored = [block_goodness(network, view.to(device).float() / 255, blocks, labels).float() for view in group]
         chunks.append(torch.stack(scored).mean(dim=0))
     if not chunks:
-        return torch.zeros(blocks or len(network.blocks), 0, network.classes, device=device)
+        return torch.zeros(len(network.blocks) if blocks is None else blocks, 0, network.classes, device=device)
     return torch.cat(chunks, dim=1)
 
 

@@ -61,7 +61,7 @@ def test_no_preset_leaks_a_gradient_across_blocks(name: str, history: str) -> No
     [
         {"eta": 0.0},
         {"model.label": "add", "model.label_at": "first"},
-        {"model.relu": False, "model.normalise": False},
+        {"model.activation": "none", "model.normalise": False},
         {"negatives": "random"},
         {"negatives": "online", "negatives.once": True},
         {"objective.supcon.label_free": True},

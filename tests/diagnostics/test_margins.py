@@ -76,6 +76,9 @@ def measures_by_loop(
             sums["rule_weight"] += weight
             sums["accuracy"] += total.index(max(total)) == y
         report.append({name: value / n for name, value in sums.items()})
+    final = report[-1]["accuracy"]
+    for one in report:
+        one["saturation"] = one["accuracy"] / final if final else 1.0
     return report
 
 
@@ -214,7 +217,8 @@ def test_training_measures_equal_the_loop(with_ni: bool) -> None:
         depth=1, blocks=2, labels=torch.zeros(6, dtype=torch.int64), beta=BETA, eta=0.5, goodness=trio(6),
         aspects=trio(6, 4), active=(True,) * 4, earlier=trio(6), weight=torch.rand(6, dtype=torch.float64),
         history=trio(6), history_aspects=trio(6, 4), tokens_in=nothing, tokens_out=nothing, pooled=nothing,
-        neutral=lambda: nothing,
+        notes={},
+        neutral=None,
     )  # fmt: skip
     loss, value = torch.tensor(3.0, requires_grad=True), torch.tensor(2.0, requires_grad=True)
     measured = training_measures(facts, {"block": value}, loss)
@@ -238,3 +242,13 @@ def test_training_measures_equal_the_loop(with_ni: bool) -> None:
         expected |= {"g_ni": sum(ni) / 6, "sep_cur_ni": sum(p - n for p, n in zip(pos, ni)) / 6}
     assert {name: one.item() for name, one in measured.items()} == pytest.approx(expected, rel=1e-6)
     assert not any(one.requires_grad for one in measured.values())
+
+
+def test_the_first_blocks_alone_are_judged_as_blocks_of_the_whole_network() -> None:
+    goodness = torch.randn(4, 6, 3, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    labels, uniforms = torch.tensor([0, 1, 2, 0, 1, 2]), torch.full((6, 2), 0.3)
+    whole = evaluation_measures(goodness, labels, uniforms, Progressive(), beta=BETA)
+    first = evaluation_measures(goodness[:2], labels, uniforms, Progressive(), beta=BETA, of_blocks=4)
+    for mine, theirs in zip(first, whole):
+        assert mine["rule_weight"] == theirs["rule_weight"]
+        assert mine["attenuation"] == theirs["attenuation"]

@@ -52,5 +52,6 @@ def made_up_facts(
         tokens_in=tokens[0],
         tokens_out=tokens[1].requires_grad_(True),
         pooled=pooled,
-        neutral=lambda: -pooled[: 2 * BATCH],
+        notes={},
+        neutral=-pooled[: 2 * BATCH],
     )

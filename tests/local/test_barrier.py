@@ -122,7 +122,7 @@ def test_a_blocks_parameter_gradient_is_scaled_by_the_attenuation_and_keeps_its_
     parameters = list(block.parameters())
     for i in range(6):
         one = tokens[i : i + 1]
-        margin = (block.score(one, right[i : i + 1]) - block.score(one, wrong[i : i + 1])).squeeze()
+        margin = (block(one, right[i : i + 1]).goodness - block(one, wrong[i : i + 1]).goodness).squeeze()
 
         def gradient(loss: Tensor) -> Tensor:
             grads = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)

@@ -29,7 +29,7 @@ def head() -> AspectHead:
 
 def test_each_aspect_is_its_formula(head: AspectHead) -> None:
     tokens, labels = randn(3, 5, WIDTH), torch.tensor([2, 0, 3])
-    aspects, _, pooled = head(tokens, labels)
+    aspects, _, pooled = head(tokens, labels, {})
     torch.testing.assert_close(pooled, head.pool(tokens))
     norm, first, _, second = head.learned
     for i in range(3):
@@ -44,7 +44,7 @@ def test_each_aspect_is_its_formula(head: AspectHead) -> None:
 
 
 def test_goodness_is_the_softmax_weighted_sum_of_the_aspects(head: AspectHead) -> None:
-    aspects, goodness, _ = head(randn(3, 5, WIDTH), torch.tensor([2, 0, 3]))
+    aspects, goodness, _ = head(randn(3, 5, WIDTH), torch.tensor([2, 0, 3]), {})
     raw = [math.exp(v) for v in (0.5, -1.0, 2.0, 0.1)]
     weights = [v / sum(raw) for v in raw]
     assert head.weights().tolist() == pytest.approx(weights)
@@ -53,7 +53,7 @@ def test_goodness_is_the_softmax_weighted_sum_of_the_aspects(head: AspectHead) -
 
 
 def test_the_sharpness_is_zero_but_keeps_its_place_in_the_softmax(head: AspectHead) -> None:
-    aspects, _, _ = head(randn(3, 5, WIDTH), torch.tensor([2, 0, 3]))
+    aspects, _, _ = head(randn(3, 5, WIDTH), torch.tensor([2, 0, 3]), {})
     assert head.names[2] == "sharpness"
     assert not head.active[2]
     assert not aspects[:, 2].any()
@@ -63,17 +63,17 @@ def test_the_sharpness_is_zero_but_keeps_its_place_in_the_softmax(head: AspectHe
 
 def test_the_head_keeps_float64(head: AspectHead) -> None:
     """A float64 test of a block is one: nothing on the way rounds to float32."""
-    aspects, goodness, pooled = head(randn(3, 5, WIDTH), torch.tensor([2, 0, 3]))
+    aspects, goodness, pooled = head(randn(3, 5, WIDTH), torch.tensor([2, 0, 3]), {})
     assert {aspects.dtype, goodness.dtype, pooled.dtype} == {torch.float64}
     nudged = randn(3, 5, WIDTH) * (1 + 1e-10)
-    change = (head(nudged, torch.tensor([2, 0, 3]))[0] - aspects)[:, 1] / aspects[:, 1]
+    change = (head(nudged, torch.tensor([2, 0, 3]), {})[0] - aspects)[:, 1] / aspects[:, 1]
     assert change.tolist() == pytest.approx([2e-10] * 3, rel=1e-3)
 
 
 def test_energy_goodness_is_the_mean_square_and_learns_nothing() -> None:
     head = EnergyGoodness().build(WIDTH, CLASSES)
     tokens = randn(2, 3, WIDTH)
-    aspects, goodness, pooled = head(tokens, torch.tensor([0, 1]))
+    aspects, goodness, pooled = head(tokens, torch.tensor([0, 1]), {})
     expected = [sum(v * v for v in tokens[i].flatten().tolist()) / (3 * WIDTH) for i in range(2)]
     assert goodness.tolist() == pytest.approx(expected)
     assert aspects.tolist() == [[one] for one in goodness.tolist()]

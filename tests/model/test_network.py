@@ -129,7 +129,7 @@ def test_the_label_changes_the_goodness_of_every_block_it_enters() -> None:
     network = Network(TINY, (1, 8, 8), 5).double()
     tokens = network.tokens(torch.rand(1, 1, 8, 8, dtype=torch.float64))
     for depth in range(3):
-        scores = [network.block(depth).score(tokens, torch.tensor([label])).item() for label in range(5)]
+        scores = [network.block(depth)(tokens, torch.tensor([label])).goodness.item() for label in range(5)]
         assert len({round(s, 6) for s in scores}) == 5
 
 
@@ -146,15 +146,15 @@ def test_neutral_features_are_those_of_the_body_without_the_label() -> None:
     torch.manual_seed(0)
     block = Network(TINY, (1, 8, 8), 5).block(1)
     tokens = torch.randn(3, 16, 16)
-    torch.testing.assert_close(block.neutral_features(tokens), block.head.pool(block.body(tokens)))
+    torch.testing.assert_close(block.neutral(tokens)[1], block.head.pool(block.body(tokens)))
     block.label.vectors.data.zero_()  # one plus nothing
-    torch.testing.assert_close(block.neutral_features(tokens), block(tokens, torch.tensor([0, 1, 2])).pooled)
+    torch.testing.assert_close(block.neutral(tokens)[1], block(tokens, torch.tensor([0, 1, 2])).pooled)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
 def test_tokens_are_handed_on_detached_rectified_and_at_one_norm(dtype: torch.dtype) -> None:
     tokens = torch.randn(2, 5, 16, generator=torch.Generator().manual_seed(0)).to(dtype).requires_grad_(True)
-    given = hand_on(tokens, relu=True, normalise=True)
+    given = hand_on(tokens, activation="relu", normalise=True)
     assert not given.requires_grad
     assert given.dtype == dtype
     assert bool((given >= 0).all())
@@ -165,18 +165,18 @@ def test_tokens_are_handed_on_detached_rectified_and_at_one_norm(dtype: torch.dt
 
 def test_handing_on_can_leave_out_the_relu_the_norm_or_both() -> None:
     tokens = torch.randn(2, 5, 16)
-    assert torch.equal(hand_on(tokens, relu=False, normalise=False), tokens)
-    assert torch.equal(hand_on(tokens, relu=True, normalise=False), tokens.clamp(min=0))
-    signed = hand_on(tokens, relu=False, normalise=True)
+    assert torch.equal(hand_on(tokens, activation="none", normalise=False), tokens)
+    assert torch.equal(hand_on(tokens, activation="relu", normalise=False), tokens.clamp(min=0))
+    signed = hand_on(tokens, activation="none", normalise=True)
     torch.testing.assert_close(signed, tokens / tokens.norm(dim=-1, keepdim=True) * 2)
-    dead = hand_on(-torch.ones(1, 1, 16), relu=True, normalise=True)
+    dead = hand_on(-torch.ones(1, 1, 16), activation="relu", normalise=True)
     assert not dead.any()  # zero, not NaN
 
 
 @pytest.mark.parametrize("factor", [0.01, 100.0])
 def test_the_next_block_cannot_see_how_large_a_blocks_tokens_were(factor: float) -> None:
     tokens = torch.randn(2, 5, 16, dtype=torch.float64)
-    torch.testing.assert_close(hand_on(tokens * factor, True, True), hand_on(tokens, True, True))
+    torch.testing.assert_close(hand_on(tokens * factor, "relu", True), hand_on(tokens, "relu", True))
 
 
 def test_an_energy_goodness_has_one_aspect() -> None:

@@ -82,7 +82,7 @@ def as_split(images: np.ndarray | Tensor, labels: np.ndarray | Tensor | Sequence
     if isinstance(images, np.ndarray) and not images.flags.writeable:
         images = images.copy()  # a tensor may be written to, so it needs memory of its own
     pixels = torch.as_tensor(images)
-    targets = torch.tensor(labels) if isinstance(labels, Sequence) else torch.as_tensor(np.array(labels))
+    targets = labels.clone() if isinstance(labels, Tensor) else torch.as_tensor(np.array(labels))
     targets = targets.to(torch.int64)
     if pixels.dtype != torch.uint8 or pixels.ndim != 4:
         raise DataError(f"images must be uint8 [n, channels, height, width], not {pixels.dtype} {list(pixels.shape)}")

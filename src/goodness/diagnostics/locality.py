@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from goodness.config import Config
-from goodness.local.ledger import Ledger
 from goodness.model.network import Network
 
 
@@ -27,22 +26,20 @@ def audit_locality(network: Network, config: Config, images: Tensor, labels: Ten
     The whole chain is kept alive, from the stem through all blocks, so that a missing detach anywhere shows.
     `images` are `[batch, C, H, W]` in [0, 1].
     """
-    from goodness.training.step import BlockInput, Moment, Stepper
+    from goodness.training.step import Moment, Stepper
 
     stepper = Stepper(network, config)
     moment = Moment(epoch=0, step=0, total_step=0, total_steps=1, progress=0.0)
     everything = dict(network.named_parameters())
     leaks: list[Leak] = []
-    tokens = stepper.start(images.expand(3, *images.shape), labels, moment)
-    ledger, wrong = Ledger(config.history), None
+    situation = stepper.first(images.expand(3, *images.shape), labels, moment)
     for depth in range(len(network.blocks)):
-        wrong = stepper.mine(depth, tokens, labels, wrong, moment)
-        judged = stepper.loss(BlockInput(depth, tokens, labels, wrong, ledger, moment.progress))
+        judged = stepper.loss(situation)
         own = network.owned(depth)
         gradients = torch.autograd.grad(judged.loss, list(everything.values()), retain_graph=True, allow_unused=True)
         for name, gradient in zip(everything, gradients):
             if name not in own and gradient is not None and bool((gradient != 0).any()):
                 leaks.append(Leak(depth, name, float(gradient.abs().max())))
-        ledger.add(judged.facts.goodness, judged.facts.aspects, judged.facts.weight)
-        tokens = judged.tokens_on
+        if depth + 1 < len(network.blocks):
+            situation = stepper.next(situation, judged, moment)
     return leaks

@@ -69,6 +69,7 @@ def evaluation_measures(
     beta: float,
     history: History = "sum",
     progress: float = 1.0,
+    of_blocks: int | None = None,
 ) -> list[dict[str, float]]:
     """Health of every block from all labels' goodness `[blocks, n, classes]`.
 
@@ -78,10 +79,15 @@ def evaluation_measures(
     attenuation  mean of min(1, R), each example with its own weight under the rule
     loss_collapse  LC, mean barrier of the inference margin to the mined label
     accuracy     of the sum over blocks 0..d
+    saturation   DS, that accuracy over the accuracy of all the blocks given
+
+    `of_blocks` is the depth of the network where the goodness is of its first blocks only; rules may look at it.
     """
     goodness = goodness.double()
     blocks, n, _ = goodness.shape
+    depth_of_network = of_blocks or blocks
     cumulative = goodness.cumsum(dim=0)
+    final = top_k_accuracy(cumulative[-1], labels)
     right = goodness.gather(2, labels[None, :, None].expand(blocks, n, 1)).squeeze(2)  # [blocks, n]
     report = []
     for depth in range(blocks):
@@ -90,9 +96,9 @@ def evaluation_measures(
         ledger, nothing = Ledger(history), right.new_zeros(n, 1)
         no_aspects = Trio(nothing, nothing, None)
         for j in range(depth):
-            weight = rule.weight(ledger.past(right[j], blocks, progress))
+            weight = rule.weight(ledger.past(right[j], depth_of_network, progress))
             ledger.add(Trio(right[j], negative[j], None), no_aspects, weight)
-        weight = rule.weight(ledger.past(right[depth], blocks, progress))
+        weight = rule.weight(ledger.past(right[depth], depth_of_network, progress))
         carried, _ = ledger.history(Trio(right[depth], negative[depth], None), no_aspects)
         margin = right[depth] - negative[depth]
         inference_margin = (right - negative)[: depth + 1].sum(dim=0)
@@ -108,7 +114,8 @@ def evaluation_measures(
                 "g_pos": float(right[depth].mean()),
                 "g_neg": float(negative[depth].mean()),
                 "rule_weight": float(weight.mean()),
-                "accuracy": top_k_accuracy(cumulative[depth], labels),
+                "accuracy": (accuracy := top_k_accuracy(cumulative[depth], labels)),
+                "saturation": accuracy / final if final > 0 else 1.0,
             }
         )
     return report

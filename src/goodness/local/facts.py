@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -75,7 +74,8 @@ class Facts:
     tokens_in: Tensor  # before the label entered, detached
     tokens_out: Tensor
     pooled: Tensor  # [streams * batch, width]
-    neutral: Callable[[], Tensor]  # the two positive views' pooled features without any label, `[2 * batch, width]`
+    notes: dict[str, Tensor]  # what the block's body told beside its tokens
+    neutral: Tensor | None  # the positive views' pooled features of a pass no label ever entered, `[2 * batch, width]`
     scratch: dict[str, Tensor] = field(default_factory=dict)  # a term's own notes between loss and after_step
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -132,8 +132,6 @@ class Online(Mined):
 @dataclass(frozen=True, kw_only=True)
 class Random(NegativesPart):
     """Any wrong label, with equal chance; no scoring."""
-
-    needs_scores: ClassVar[bool] = False
 
     def choose(self, mining: Mining) -> Tensor:
         return mining.wrong(draw(mining.uniforms[:, 0], mining.classes))

@@ -71,7 +71,7 @@ class SupCon(Term):
     """The supervised contrastive regulariser on the two positive views.
 
     The features it sees were computed under the true label, so the label leaks into them, and the term is easier
-    than its name says. `label_free` runs the block once more without any label for it.
+    than its name says. `label_free` sends the two views through all blocks once more, without any label, for it.
     """
 
     weight: float = 0.5
@@ -83,7 +83,7 @@ class SupCon(Term):
     queue: int = 4096
     """Earlier embeddings kept per block."""
     label_free: bool = False
-    """Contrast features of a pass without the label, at the price of that pass."""
+    """Contrast features that no label ever entered, at the price of two more streams."""
 
     def check(self) -> None:
         if self.temperature <= 0 or self.dimensions < 1 or self.queue < 0:
@@ -92,11 +92,16 @@ class SupCon(Term):
                 f"temperature={self.temperature}, dimensions={self.dimensions}, queue={self.queue}"
             )
 
+    @property
+    def wants_neutral(self) -> bool:
+        return self.label_free
+
     def module(self, width: int, aspects: int) -> nn.Module:
         return ContrastiveHead(width, self.dimensions, self.queue)
 
     def loss(self, facts: Facts, module: ContrastiveHead) -> Tensor:
-        pooled = facts.neutral() if self.label_free else facts.pooled[: 2 * len(facts.labels)]
+        pooled = facts.neutral if self.label_free else facts.pooled[: 2 * len(facts.labels)]
+        assert pooled is not None  # the step sees to it where `wants_neutral`
         embeddings = module(pooled)
         labels = facts.labels.repeat(2)
         facts.scratch["supcon"] = embeddings.detach()

@@ -4,25 +4,48 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goodness.model.attention import widen
 
+Notes = dict[str, Tensor]
+"""What a body tells the goodness and the terms beside its tokens, by name."""
+
+
+class GoodnessHead(nn.Module):
+    """Tokens and labels to a goodness; the base of every goodness, a user's own too.
+
+    `forward(tokens [batch, tokens, width], labels [batch], notes)` returns aspects `[batch, A]`, goodness `[batch]` and
+    pooled features `[batch, width]`. `names` has one name per aspect, `active` says which of them can differ from
+    zero, `weights()` how they enter the goodness.
+    """
+
+    names: tuple[str, ...] = ("goodness",)
+    active: tuple[bool, ...] = (True,)
+
+    def weights(self) -> Tensor:
+        return torch.ones(len(self.names))
+
+    def forward(self, tokens: Tensor, labels: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
+        raise NotImplementedError
+
 
 class BlockOutput(NamedTuple):
-    """tokens `[batch, tokens, width]`, aspects `[batch, A]`, goodness `[batch]`, pooled `[batch, width]`."""
+    """tokens `[batch, tokens, width]`, aspects `[batch, A]`, goodness `[batch]`, pooled `[batch, width]`, notes."""
 
     tokens: Tensor
     aspects: Tensor
     goodness: Tensor
     pooled: Tensor
+    notes: Notes
 
 
 class FFBlock(nn.Module):
     """label injection (if it has one) -> body -> goodness head. `extras` holds what the objective's terms learn."""
 
-    def __init__(self, label: nn.Module | None, body: nn.Module, head: nn.Module) -> None:
+    def __init__(self, label: nn.Module | None, body: nn.Module, head: GoodnessHead) -> None:
         super().__init__()
         self.label = label
         self.body = body
@@ -32,27 +55,28 @@ class FFBlock(nn.Module):
     def forward(self, tokens: Tensor, labels: Tensor) -> BlockOutput:
         if self.label is not None:
             tokens = self.label(tokens, labels)
-        tokens = self.body(tokens)
-        aspects, goodness, pooled = self.head(tokens, labels)
-        return BlockOutput(tokens, aspects, goodness, pooled)
+        tokens, notes = self._through(tokens)
+        aspects, goodness, pooled = self.head(tokens, labels, notes)
+        return BlockOutput(tokens, aspects, goodness, pooled, notes)
 
-    def score(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        """The goodness alone."""
-        return self(tokens, labels).goodness
+    def neutral(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """Tokens and pooled features of a pass that no label entered."""
+        tokens, notes = self._through(tokens)
+        nothing = torch.zeros(len(tokens), dtype=torch.int64, device=tokens.device)
+        return tokens, self.head(tokens, nothing, notes)[2]
 
-    def neutral_features(self, tokens: Tensor) -> Tensor:
-        """Pooled features of a pass that no label entered."""
-        tokens = self.body(tokens)
-        return self.head(tokens, tokens.new_zeros(len(tokens)).long())[2]
+    def _through(self, tokens: Tensor) -> tuple[Tensor, Notes]:
+        result = self.body(tokens)
+        return result if isinstance(result, tuple) else (result, {})
 
 
-def hand_on(tokens: Tensor, relu: bool, normalise: bool) -> Tensor:
-    """What the next block receives: detached, ReLU, each token scaled to norm width^(1/4).
+def hand_on(tokens: Tensor, activation: str, normalise: bool) -> Tensor:
+    """What the next block receives: detached, through the activation, each token scaled to norm width^(1/4).
 
     The norm is taken away so that a block cannot read the earlier blocks' energy off its input.
     """
     tokens = tokens.detach()
-    if relu:
+    if activation == "relu":
         tokens = F.relu(tokens)
     if normalise:
         tokens = F.normalize(widen(tokens), dim=-1, eps=1e-6).to(tokens.dtype) * tokens.shape[-1] ** 0.25

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from goodness.errors import ConfigError
 from goodness.model.attention import AttentionPool, RMSNorm, widen
+from goodness.model.block import GoodnessHead, Notes
 from goodness.parts import GoodnessPart, register_goodness
 
 
@@ -25,11 +26,11 @@ class AspectGoodness(GoodnessPart):
         if self.temperature <= 0:
             raise ConfigError(f"model.goodness.temperature must be positive, got {self.temperature}")
 
-    def build(self, width: int, classes: int) -> nn.Module:
+    def build(self, width: int, classes: int) -> GoodnessHead:
         return AspectHead(width, classes, self.temperature)
 
 
-class AspectHead(nn.Module):
+class AspectHead(GoodnessHead):
     """g = sum_a softmax(alpha_raw)_a g_a. Without memory the sharpness is zero but keeps its place in the softmax."""
 
     names = ("align", "energy", "sharpness", "learned")
@@ -47,7 +48,7 @@ class AspectHead(nn.Module):
         """w = softmax(alpha_raw), `[4]`."""
         return self.alpha_raw.softmax(dim=0)
 
-    def forward(self, tokens: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, tokens: Tensor, labels: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
         pooled = self.pool(tokens)
         align = F.cosine_similarity(widen(pooled), widen(self.prototypes[labels]), dim=-1) / self.temperature
         energy = widen(tokens).square().mean(dim=(1, 2))
@@ -61,19 +62,15 @@ class AspectHead(nn.Module):
 class EnergyGoodness(GoodnessPart):
     """Hinton's goodness alone: the mean square of the tokens. One aspect, nothing learned in the head."""
 
-    def build(self, width: int, classes: int) -> nn.Module:
+    def build(self, width: int, classes: int) -> GoodnessHead:
         return EnergyHead()
 
 
-class EnergyHead(nn.Module):
+class EnergyHead(GoodnessHead):
     """Mean square over tokens and width; the pooled features are the tokens' mean."""
 
     names = ("energy",)
-    active = (True,)
 
-    def weights(self) -> Tensor:
-        return torch.ones(1)
-
-    def forward(self, tokens: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, tokens: Tensor, labels: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
         energy = widen(tokens).square().mean(dim=(1, 2))
         return energy.unsqueeze(-1), energy, tokens.mean(dim=1)

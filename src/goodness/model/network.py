@@ -54,7 +54,7 @@ class Network(nn.Module):
             for name, term in (terms or {}).items():
                 if term.coefficient(depth, config.blocks) == 0:
                     continue
-                extra = term.module(config.width, len(block.head.names))  # type: ignore[arg-type]
+                extra = term.module(config.width, len(block.head.names))
                 if extra is not None:
                     block.extras[name] = extra
             blocks.append(block)
@@ -68,7 +68,7 @@ class Network(nn.Module):
         return self.stem((images - self.mean) / self.std)
 
     def hand_on(self, tokens: Tensor) -> Tensor:
-        return hand_on(tokens, self.config.relu, self.config.normalise)
+        return hand_on(tokens, self.config.activation, self.config.normalise)
 
     def owned(self, depth: int) -> dict[str, nn.Parameter]:
         """The parameters that block `depth`'s own optimiser trains, by name."""

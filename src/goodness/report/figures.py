@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from goodness.report.tables import DEMO_NAMES
+from goodness.report.names import DEMO_NAMES
 
 COLOURS = {"local": "#0072b2", "gated": "#009e73", "constant": "#e69f00", "lcff": "#d55e00"}
 MARKERS = {"local": "o", "gated": "s", "constant": "^", "lcff": "v"}

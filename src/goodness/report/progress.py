@@ -37,6 +37,7 @@ class Progress:
         self.bars: Bars | None = None
         self.tasks: dict[str, TaskID] = {}
         self.done: dict[str, float] = {}
+        self.begun: dict[str, float] = {}  # where each run stood when it was first heard of
         self.started = time.monotonic()
         self.last_line = 0.0
 
@@ -73,10 +74,13 @@ class Progress:
                 self._say(f"epoch {event['epoch'] + 1} of {event['epochs']}: " + _summary(event))
         elif event["event"] == "result":
             self.done[name] = 1.0
+        elif event["event"] == "note":
+            self._say(f"note: {event['text']}")
 
     def _step(self, name: str, event: dict[str, Any]) -> None:
         steps, epochs = event["steps"], event["epochs"]
         done = event["epoch"] * steps + event["step"]
+        self.begun.setdefault(name, (done - 1) / (steps * epochs))
         self.done[name] = done / (steps * epochs)
         if self.bars is not None:
             if name not in self.tasks:
@@ -85,7 +89,8 @@ class Progress:
         elif time.monotonic() - self.last_line > PLAIN_EVERY:
             share = sum(self.done.values()) / self.total_runs
             elapsed = time.monotonic() - self.started
-            left = elapsed / share - elapsed if share > 0 else 0.0
+            work = share - sum(self.begun.values()) / self.total_runs
+            left = elapsed * (1 - share) / work if work > 0 else 0.0
             self._say(f"{100 * share:3.0f} % done, {elapsed:.0f} s passed, about {left:.0f} s left")
 
     def bytes_listener(self, name: str) -> Callable[[int, int], None]:
@@ -107,7 +112,7 @@ class Progress:
 
     def _say(self, text: str) -> None:
         if self.console is not None:
-            self.console.print(text, markup=False, soft_wrap=True)
+            (self.bars.console if self.bars else self.console).print(text, markup=False, soft_wrap=True)
             self.last_line = time.monotonic()
 
 

@@ -6,12 +6,7 @@ from typing import Any
 
 from rich.table import Table
 
-DEMO_NAMES = {
-    "local": "local, γ = 0",
-    "gated": "gated, κ = 0",
-    "constant": "constant, γ = 0.7",
-    "lcff": "LCFF, γ = 1",
-}
+from goodness.report.names import DEMO_NAMES
 
 
 def demo_table(result: dict[str, Any]) -> Table:

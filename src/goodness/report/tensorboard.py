@@ -12,14 +12,19 @@ from goodness.errors import UserError
 Listener = Callable[[dict[str, Any]], None]
 
 
-@contextmanager
-def tensorboard_sink(folder: Path, also: Listener | None) -> Iterator[Listener]:
-    """A listener that writes every epoch's numbers under `tensorboard/` and passes all events on."""
+def summary_writer() -> Any:
+    """TensorBoard's writer class, or an error that says how to get it."""
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UserError("keep.tensorboard needs TensorBoard: pip install 'goodness[tensorboard]'") from None
-    writer = SummaryWriter(folder / "tensorboard")
+    return SummaryWriter
+
+
+@contextmanager
+def tensorboard_sink(folder: Path, also: Listener | None) -> Iterator[Listener]:
+    """A listener that writes every epoch's numbers under `tensorboard/` and passes all events on."""
+    writer = summary_writer()(folder / "tensorboard")
 
     def listen(event: dict[str, Any]) -> None:
         if event["event"] == "epoch":

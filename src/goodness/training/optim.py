@@ -34,6 +34,18 @@ def block_optimisers(network: Network, config: Optim) -> list[torch.optim.AdamW]
     return optimisers
 
 
+def match_layout(optimiser: torch.optim.Optimizer) -> None:
+    """Give restored moments their parameter's memory layout.
+
+    A checkpoint holds plain contiguous tensors; on a GPU the stem's weights are channels-last, and the fused step
+    refuses moments laid out in another way.
+    """
+    for parameter, state in optimiser.state.items():
+        for name, value in state.items():
+            if isinstance(value, Tensor) and value.shape == parameter.shape and value.stride() != parameter.stride():
+                state[name] = torch.empty_like(parameter, dtype=value.dtype).copy_(value)
+
+
 def set_learning_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
     for group in optimiser.param_groups:
         group["lr"] = value
@@ -58,15 +70,23 @@ class MovingAverage:
         self.network = copy.deepcopy(network)
         for block in self.network.blocks:
             block.extras = nn.ModuleDict()
-        self.network.requires_grad_(False)
+        self.network.requires_grad_(False).eval()
         own = dict(network.named_parameters())
         self._pairs: list[tuple[list[Tensor], list[Tensor]]] = []
         for depth in range(len(network.blocks)):
             mine = self.network.owned(depth)
             self._pairs.append(([*mine.values()], [own[name] for name in mine]))
+        buffers = dict(network.named_buffers())
+        self._buffers = [(mine, buffers[name]) for name, mine in self.network.named_buffers()]
 
     def decay_at(self, step: int) -> float:
         return min(self.decay, 1 - 1 / (step + 2))
+
+    @torch.no_grad()
+    def copy_buffers(self) -> None:
+        """Take over what the blocks remember without learning it (a user's running statistics)."""
+        for mine, theirs in self._buffers:
+            mine.copy_(theirs)
 
     @torch.no_grad()
     def follow(self, depth: int, step: int) -> None:

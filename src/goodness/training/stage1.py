@@ -22,12 +22,13 @@ from goodness.predict import goodness_of, scores_of
 from goodness.training.checkpoint import flatten_state, unflatten_state, weights_sha256
 from goodness.training.draws import epoch_order, key, uniforms
 from goodness.training.durable import append_line, truncate_lines, write_json
+from goodness.training.optim import match_layout
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
 from goodness.training.step import Measured, Moment, Stepper
 
 Listener = Callable[[dict[str, Any]], None]
-"""Hears of every step and epoch: `{"event": "step" | "epoch" | "evaluation" | "checkpoint", ...}`."""
+"""Hears of every step and epoch: `{"event": "step" | "epoch" | "checkpoint" | "note" | "result", ...}`."""
 
 TOP5_CLASSES = 10
 """With fewer classes a top-5 accuracy says nothing."""
@@ -57,7 +58,7 @@ class Position:
 
 
 class Stage1:
-    """One run of Stage 1 in its folder. `run()` trains to the end, from the newest checkpoint if there is one."""
+    """One run of Stage 1 in its folder. `restore()` takes up the newest checkpoint, `run()` trains to the end."""
 
     def __init__(
         self,
@@ -91,7 +92,6 @@ class Stage1:
 
     def run(self) -> dict[str, Any]:
         """Train what is left, evaluate, write the result; the result."""
-        self.restore()
         try:
             while self.position.epoch < self.config.epochs:
                 self.train_epoch()
@@ -99,7 +99,9 @@ class Stage1:
             return self.finish()
         except _Stop:
             self.save()
-            where = f"epoch {self.position.epoch}, step {self.position.step} of {self.steps}"
+            epoch, epochs = self.position.epoch, self.config.epochs
+            where = f"epoch {epoch + 1} of {epochs}, step {self.position.step} of {self.steps}"
+            where = where if epoch < epochs else "the last evaluation"
             raise Interrupted(
                 f"stopped at {where} and saved; go on with: goodness resume {self.folder.path}",
                 self.stop.exit_code,
@@ -186,8 +188,7 @@ class Stage1:
         means = dict(zip(sums["names"], (sums["values"] / self.steps).tolist()))
         block = self.network.block(depth)
         means |= {
-            f"aspect_{name}": float(weight)
-            for name, weight in zip(block.head.names, block.head.weights().tolist())  # type: ignore[arg-type,operator]
+            f"aspect_{name}": float(weight) for name, weight in zip(block.head.names, block.head.weights().tolist())
         }
         return means
 
@@ -219,23 +220,25 @@ class Stage1:
         network = self.stepper.teacher.network
         rows: list[dict[str, Any]] = []
         health: dict[str, Any] = {}
-        for name, (tensors, _) in weights.items():
-            network.load_state_dict(tensors)
-            for split in ("val", "test"):
-                part = self.data.split(split)
-                if not len(part):
-                    continue
-                for tta in (False, True) if self.data.flips else (False,):
-                    goodness = self.goodness(network, part, tta)
-                    rows += accuracy_rows(goodness, part.labels.cpu(), weights=name, split=split, tta=tta)
-                    if name == reported and not tta:
-                        found = assess(goodness, part.labels, self.config, split, progress=1.0)
-                        health[split] = found["blocks"]
-                    if name == reported and split == "test":
-                        self.folder.write_predictions(
-                            "test_tta" if tta else "test", scores_of(goodness), part.labels, part.indices
-                        )
-        network.load_state_dict(last)
+        try:
+            for name, (tensors, _) in weights.items():
+                network.load_state_dict(tensors)
+                for split in ("val", "test"):
+                    part = self.data.split(split)
+                    if not len(part):
+                        continue
+                    for tta in (False, True) if self.data.flips else (False,):
+                        goodness = self.goodness(network, part, tta)
+                        rows += accuracy_rows(goodness, part.labels.cpu(), weights=name, split=split, tta=tta)
+                        if name == reported and not tta:
+                            found = assess(goodness, part.labels, self.config, split, progress=1.0)
+                            health[split] = found["blocks"]
+                        if name == reported and split == "test":
+                            self.folder.write_predictions(
+                                "test_tta" if tta else "test", scores_of(goodness), part.labels, part.indices
+                            )
+        finally:  # a request to stop may come while the best weights are in: what is saved then is the last
+            network.load_state_dict(last)
         meta = {"shape": list(self.network.shape), "classes": list(self.data.classes)}
         for name, (tensors, epoch) in weights.items():
             self.folder.checkpoints.save_weights(name, tensors, {**meta, "epoch": epoch})
@@ -291,6 +294,8 @@ class Stage1:
             raise RunError(
                 "no checkpoint can be read: " + "; ".join(self.folder.checkpoints.notes) + ". Start a new run."
             )
+        for note in self.folder.checkpoints.notes:
+            self.listen({"event": "note", "text": f"a damaged checkpoint was passed over: {note}"})
         if found is not None:
             tensors, state = found
             if state["fingerprint"] != self.fingerprint:
@@ -309,6 +314,7 @@ class Stage1:
             self.best = {name: value.to(self.device) for name, value in _under("best.", tensors).items()}
             for optimiser, skeleton in zip(self.stepper.optimisers, state["optimisers"]):
                 optimiser.load_state_dict(unflatten_state(tensors, skeleton))
+                match_layout(optimiser)
             self.sums = [
                 {name: value.to(self.device) if isinstance(value, Tensor) else value for name, value in sums.items()}
                 for sums in unflatten_state(tensors, state["sums"])
@@ -337,9 +343,10 @@ def build_network(config: Config, data: ImageData) -> Network:
 
 
 def fingerprint(data: ImageData) -> str:
-    """A hash of the training images and labels in their order."""
+    """A hash of all images and labels in their order and splits."""
     digest = hashlib.sha256()
-    for tensor in (data.train.images, data.train.labels, data.val.indices):
+    every = [(part.images, part.labels, part.indices) for part in (data.train, data.val, data.test)]
+    for tensor in (tensor for part in every for tensor in part):
         digest.update(tensor.cpu().contiguous().numpy().data if tensor.numel() else b"")
     return digest.hexdigest()
 
@@ -356,6 +363,7 @@ def assess(goodness: Tensor, labels: Tensor, config: Config, split: str, *, prog
         beta=config.beta,
         history=config.history,
         progress=progress,
+        of_blocks=config.model.blocks,
     )
     found = {"accuracy": blocks[-1]["accuracy"], "n": len(labels), "blocks": blocks}
     if goodness.shape[2] >= TOP5_CLASSES:

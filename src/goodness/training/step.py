@@ -24,7 +24,7 @@ from goodness.local.objective import Objective
 from goodness.local.streams import concatenate, wrong_images
 from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
-from goodness.training.draws import uniforms
+from goodness.training.draws import key, uniforms
 from goodness.training.optim import (
     MovingAverage,
     block_optimisers,
@@ -54,10 +54,20 @@ class BlockInput:
 
     depth: int
     tokens: Tensor  # [streams * batch, tokens, width]; with the stem's graph at block 0, detached later
+    neutral: Tensor | None  # [2 * batch, tokens, width], the positive views on a way that no label entered
     labels: Tensor  # [batch], right
     wrong: Tensor  # [batch], the NL stream's
     ledger: Ledger
     progress: float
+    seed: int  # of whatever the block itself draws, dropout say
+    stem_again: Callable[[], Tensor]  # block 0's tokens with a graph of their own
+
+    def again(self) -> BlockInput:
+        """The same, with a stem graph that no backward has used up."""
+        if self.depth > 0:
+            return self
+        tokens = self.stem_again()
+        return replace(self, tokens=tokens, neutral=None if self.neutral is None else tokens[: len(self.neutral)])
 
 
 Measured = tuple[tuple[str, ...], Tensor]
@@ -75,6 +85,12 @@ def score_block(block: FFBlock, tokens: Tensor, rows: Tensor, labels: Tensor) ->
     return block(tokens[rows], labels).goodness
 
 
+def neutral_block(network: Network, block: FFBlock, tokens: Tensor) -> tuple[Tensor, Tensor]:
+    """Pooled features and what is handed on, of a pass without a label."""
+    tokens, pooled = block.neutral(tokens)
+    return pooled, network.hand_on(tokens)
+
+
 def judge_block(objective: Objective, facts: Facts, extras: Any) -> tuple[Tensor, Measured]:
     """The objective's total, and the measures of this step."""
     total, values = objective(facts, extras)
@@ -88,6 +104,7 @@ class Judged(NamedTuple):
     loss: Tensor
     facts: Facts
     tokens_on: Tensor
+    neutral_on: Tensor | None
     measured: Measured
 
     def with_norm(self, norm: Tensor) -> Measured:
@@ -105,6 +122,7 @@ class Stepper:
         self.dtype = dtype
         self.blocks = len(network.blocks)
         self.streams = 4 if config.eta > 0 else 3
+        self.wants_neutral = any(term.weight != 0 and term.wants_neutral for term in config.objective.values())
         self.objective = Objective(config.objective)
         self.teacher = MovingAverage(network, config.optim.ema)
         self.optimisers = block_optimisers(network, config.optim)
@@ -113,6 +131,7 @@ class Stepper:
         self.fixed_shapes = compiles
         self._forward = self.compiled(forward_block)
         self._score = self.compiled(score_block)
+        self._neutral = self.compiled(neutral_block)
         self._judge = self.compiled(judge_block)
         self._stem = self.compiled(Network.tokens)
 
@@ -132,42 +151,34 @@ class Stepper:
         for optimiser in self.optimisers:
             set_learning_rate(optimiser, rate)
             optimiser.zero_grad(set_to_none=True)
-        if self.config.step.mode == "sequential":
-            return self._sequential(views, labels, moment)
-        return self._fused(views, labels, moment)
+        step = self._sequential if self.config.step.mode == "sequential" else self._fused
+        measures = step(views, labels, moment)
+        self.teacher.copy_buffers()
+        return measures
 
     def _sequential(self, views: Tensor, labels: Tensor, moment: Moment) -> list[Measured]:
         measures = []
-        tokens, ledger, wrong = self.start(views, labels, moment), Ledger(self.config.history), None
+        situation = self.first(views, labels, moment)
         for depth in range(self.blocks):
-            wrong = self.mine(depth, tokens, labels, wrong, moment)
-            situation = BlockInput(depth, tokens, labels, wrong, ledger, moment.progress)
             judged = self.loss(situation)
             judged.loss.backward()
             norm = gradient_norm(self.owned[depth])
             self.refuse_non_finite([judged], [norm], [situation], moment)
             self.update(depth, judged.facts, norm, moment)
             measures.append(judged.with_norm(norm))
-            tokens_on = judged.tokens_on
             if self.config.step.handoff == "after_update":
-                with torch.no_grad(), self.autocast():
-                    hypotheses = self.hypotheses(labels, wrong)
-                    tokens_on = self._forward(self.network, self.network.block(depth), tokens, hypotheses)[1]
-            ledger.add(judged.facts.goodness, judged.facts.aspects, judged.facts.weight)
-            tokens = tokens_on
+                judged = self._after_update(situation, judged)
+            if depth + 1 < self.blocks:
+                situation = self.next(situation, judged, moment)
         return measures
 
     def _fused(self, views: Tensor, labels: Tensor, moment: Moment) -> list[Measured]:
         judged: list[Judged] = []
-        situations: list[BlockInput] = []
-        tokens, ledger, wrong = self.start(views, labels, moment), Ledger(self.config.history), None
+        situations = [self.first(views, labels, moment)]
         for depth in range(self.blocks):
-            wrong = self.mine(depth, tokens, labels, wrong, moment)
-            situations.append(BlockInput(depth, tokens, labels, wrong, ledger.copy(), moment.progress))
-            one = self.loss(situations[-1])
-            judged.append(one)
-            ledger.add(one.facts.goodness, one.facts.aspects, one.facts.weight)
-            tokens = one.tokens_on
+            judged.append(self.loss(situations[depth]))
+            if depth + 1 < self.blocks:
+                situations.append(self.next(situations[depth], judged[depth], moment))
         # No path leads from one block's loss to another block, so one backward serves them all.
         torch.stack([one.loss for one in judged]).sum().backward()
         norms = [gradient_norm(owned) for owned in self.owned]
@@ -175,6 +186,42 @@ class Stepper:
         for depth in range(self.blocks):
             self.update(depth, judged[depth].facts, norms[depth], moment)
         return [one.with_norm(norm) for one, norm in zip(judged, norms)]
+
+    def first(self, views: Tensor, labels: Tensor, moment: Moment) -> BlockInput:
+        """Block 0's input: the stem's tokens, mined wrong labels, an empty ledger."""
+        tokens = self.start(views, labels, moment)
+        return BlockInput(
+            depth=0,
+            tokens=tokens,
+            neutral=tokens[: 2 * len(labels)] if self.wants_neutral else None,
+            labels=labels,
+            wrong=self.mine(0, tokens, labels, None, moment),
+            ledger=Ledger(self.config.history),
+            progress=moment.progress,
+            seed=key(self.config.seed, "block", moment.epoch, moment.step, 0),
+            stem_again=lambda: self.start(views, labels, moment),
+        )
+
+    def next(self, before: BlockInput, judged: Judged, moment: Moment) -> BlockInput:
+        """The next block's input: tokens handed on, labels mined anew, one more entry in the ledger."""
+        depth, facts = before.depth + 1, judged.facts
+        ledger = before.ledger.copy()
+        ledger.add(facts.goodness, facts.aspects, facts.weight)
+        return replace(
+            before,
+            depth=depth,
+            tokens=judged.tokens_on,
+            neutral=judged.neutral_on,
+            wrong=self.mine(depth, judged.tokens_on, before.labels, before.wrong, moment),
+            ledger=ledger,
+            seed=key(self.config.seed, "block", moment.epoch, moment.step, depth),
+        )
+
+    @torch.no_grad()
+    def _after_update(self, situation: BlockInput, judged: Judged) -> Judged:
+        """Hand on what the block gives after its step; block 0's stem has made one too."""
+        again = self.loss(situation.again())
+        return judged._replace(tokens_on=again.tokens_on, neutral_on=again.neutral_on)
 
     def start(self, views: Tensor, labels: Tensor, moment: Moment) -> Tensor:
         """The streams' stem tokens, with the stem's graph."""
@@ -205,6 +252,7 @@ class Stepper:
         if wrong is not None and negatives.once:
             return wrong
         batch = len(labels)
+        torch.manual_seed(key(self.config.seed, "mining block", moment.epoch, moment.step, depth))
         first = 0 if isinstance(negatives, Mined) and negatives.mine_on == "pos" else 2
         stream = tokens.detach()[first * batch : (first + 1) * batch]
 
@@ -231,11 +279,15 @@ class Stepper:
 
     def loss(self, situation: BlockInput) -> Judged:
         """Block d's loss and the facts behind it; the same again when called again."""
-        depth, labels, ledger = situation.depth, situation.labels, situation.ledger
+        depth, labels, ledger, tokens = situation.depth, situation.labels, situation.ledger, situation.tokens
         block = self.network.block(depth)
-        tokens = situation.tokens
+        torch.manual_seed(situation.seed)
         with self.autocast():
-            output, tokens_on = self._forward(self.network, block, tokens, self.hypotheses(labels, situation.wrong))
+            hypotheses = self.hypotheses(labels, situation.wrong)
+            output, tokens_on = self._forward(self.network, block, tokens, hypotheses)
+            neutral, neutral_on = None, None
+            if situation.neutral is not None:
+                neutral, neutral_on = self._neutral(self.network, block, situation.neutral)
             goodness = Trio.of_streams(output.goodness, self.streams)
             aspects = Trio.of_streams(output.aspects, self.streams)
             weight = self.config.rule.weight(ledger.past(goodness.pos.detach(), self.blocks, situation.progress))
@@ -248,7 +300,7 @@ class Stepper:
                 eta=self.config.eta,
                 goodness=goodness,
                 aspects=aspects,
-                active=block.head.active,  # type: ignore[arg-type]
+                active=block.head.active,
                 earlier=ledger.earlier(goodness),
                 weight=weight,
                 history=history,
@@ -256,16 +308,17 @@ class Stepper:
                 tokens_in=tokens.detach(),
                 tokens_out=output.tokens,
                 pooled=output.pooled,
-                neutral=lambda: block.neutral_features(tokens[: 2 * len(labels)]),
+                notes=output.notes,
+                neutral=neutral,
             )
             loss, measured = self._judge(self.objective, facts, block.extras)
-        return Judged(loss, facts, tokens_on, measured)
+        return Judged(loss, facts, tokens_on, neutral_on, measured)
 
     def update(self, depth: int, facts: Facts, norm: Tensor, moment: Moment) -> None:
         """Clip, step and average block d; its terms may then update their memories."""
         clip(self.owned[depth], norm, self.config.optim.clip)
         self.optimisers[depth].step()
-        self.objective.after_step(facts, self.network.block(depth).extras)  # type: ignore[arg-type]
+        self.objective.after_step(facts, self.network.block(depth).extras)
         self.teacher.follow(depth, moment.total_step)
 
     def refuse_non_finite(
@@ -285,8 +338,8 @@ class Stepper:
         for name in self.objective.terms:
             if not math.isfinite(values.get(name, 0.0)):
                 return f"term '{name}' is {values[name]}"
-        again = replace(situation, tokens=situation.tokens.detach())
-        _, terms = self.objective(self.loss(again).facts, self.network.block(situation.depth).extras)
+        again = self.loss(situation.again())
+        _, terms = self.objective(again.facts, self.network.block(situation.depth).extras)
         for name, value in terms.items():
             if value.requires_grad:
                 owned = self.owned[situation.depth]

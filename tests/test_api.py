@@ -1,0 +1,176 @@
+"""The front door: one call trains, errors name what was meant, and a run on disk answers for itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import goodness
+from goodness.errors import ConfigError, DataError, RunError, UserError
+from goodness.local.collaboration import Constant
+from goodness.local.terms import Current
+from goodness.predict import block_goodness_by_label
+from tiny_runs import BLOBS, SIZES, blobs_at_hand, shrunk
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made_up_data() -> Iterator[None]:
+    with blobs_at_hand():
+        yield
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> goodness.Run:
+    return goodness.train(
+        "demo",
+        data="digits",
+        seed=7,
+        epochs=1,
+        device="cpu",
+        out=tmp_path_factory.mktemp("api") / "run",
+        deterministic=True,
+        rule="lcff",
+        batch=540,
+        changes={**SIZES, "objective.curr.rho": 2, "optim.lr": 1e-3},
+    )
+
+
+# train()
+
+
+def test_train_takes_names_keywords_and_dotted_changes(run: goodness.Run) -> None:
+    config = run.config
+    assert (config.preset, config.data, config.seed, config.epochs, config.batch) == ("demo", "digits", 7, 1, 540)
+    assert config.deterministic is True
+    assert config.rule == Constant(gamma=1.0)
+    assert config.objective["curr"] == Current(rho=2.0)
+    assert (config.model.width, config.optim.lr) == (8, 1e-3)
+    assert config.keep == goodness.preset("demo").keep
+    assert 0 <= run.accuracy <= 1
+
+
+def test_a_named_argument_wins_over_the_same_field_in_changes(tmp_path: Path) -> None:
+    config = shrunk("demo", BLOBS)
+    made = goodness.train(config, epochs=1, out=tmp_path / "run", device="cpu", changes={"epochs": 2, "seed": 3})
+    assert (made.config.epochs, made.config.seed) == (1, 3)
+
+
+def test_a_run_has_the_files_that_readers_expect(run: goodness.Run) -> None:
+    names = {file.name for file in run.path.iterdir()}
+    assert {"config.json", "environment.json", "metrics.jsonl", "result.json", "checkpoints"} <= names
+    assert {file.stem for file in (run.path / "checkpoints").iterdir()} == {"best", "last", "step-000000002"}
+    environment = json.loads((run.path / "environment.json").read_text())
+    assert environment["device"] == "cpu"
+    assert environment["dtype"] == "float32"
+    assert environment["torch"] == torch.__version__
+    assert "load_digits" in environment["data"]["provenance"]
+
+
+def test_without_out_runs_are_numbered_below_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    config = shrunk("demo", {**BLOBS, "epochs": 1, "batch": 50})
+    made = [goodness.train(config, device="cpu").path for _ in range(2)]
+    assert made == [Path("runs/demo-blobs-s1-1"), Path("runs/demo-blobs-s1-2")]
+
+
+@pytest.mark.parametrize(
+    ("base", "changes", "kind", "answer"),
+    [
+        ("dem", {}, ConfigError, "unknown preset 'dem': did you mean 'demo'"),
+        ("gated-dens", {}, ConfigError, "unknown preset 'gated-dens': did you mean 'gated-dense'"),
+        ("demo", {"epoch": 3}, ConfigError, "unknown field 'epoch': did you mean 'epochs'"),
+        ("demo", {"model.widht": 3}, ConfigError, r"unknown field 'model\.widht': did you mean 'width'"),
+        ("demo", {"objective.blok.weight": 3}, ConfigError, "unknown term 'blok': did you mean 'block'"),
+        ("demo", {"rule": "lcf"}, ConfigError, "unknown collaboration rule 'lcf': did you mean 'lcff'"),
+        ("demo", {"augment": "weka"}, ConfigError, "'weka': did you mean 'weak'"),
+        ("demo", {"data": "digit"}, DataError, "unknown data set 'digit': did you mean 'digits'"),
+        ("demo", {"epochs": 0}, ConfigError, "epochs must be at least 1, got 0"),
+        ("demo", {"optim.lr": "fast"}, ConfigError, r"optim\.lr must be float, got 'fast'"),
+    ],
+)
+def test_a_mistake_is_answered_before_any_work_with_the_nearest_name(
+    base: str, changes: dict[str, Any], kind: type[UserError], answer: str, tmp_path: Path
+) -> None:
+    with pytest.raises(kind, match=answer) as caught:
+        goodness.train(base, out=tmp_path / "run", device="cpu", changes=changes)
+    assert caught.value.exit_code == 2
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_unknown_device_is_refused_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="there is no device 'gpu9' here"):
+        goodness.train("demo", out=tmp_path / "run", device="gpu9")
+    assert not (tmp_path / "run").exists()
+
+
+# A run on disk
+
+
+def test_a_run_is_loaded_by_its_folder(run: goodness.Run, tmp_path: Path) -> None:
+    loaded = goodness.load(str(run.path))
+    assert (loaded.config, loaded.result, loaded.metrics) == (run.config, run.result, run.metrics)
+    with pytest.raises(UserError, match="there is no run folder"):
+        goodness.load(tmp_path / "nothing")
+    with pytest.raises(UserError, match=r"is not a run folder: it has no config\.json"):
+        goodness.load(tmp_path)
+
+
+def test_the_network_of_a_run_is_ready_to_predict(run: goodness.Run) -> None:
+    network = run.network()
+    assert not any(parameter.requires_grad for parameter in network.parameters())
+    assert not network.training
+    assert (network.shape, network.classes) == ((1, 8, 8), 10)
+    last = run.network("last").state_dict()
+    assert run.result["reported"]["weights"] == "last"
+    assert all(torch.equal(value, last[name]) for name, value in network.state_dict().items())
+    with pytest.raises(RunError, match=r"there is no lst\.safetensors in .*; did you mean 'last'"):
+        run.network("lst")
+
+
+def test_predict_sums_the_blocks_goodness_of_every_label(run: goodness.Run) -> None:
+    images = goodness.api.load_data(run.config).test.images[:30]
+    by_block = block_goodness_by_label(run.network(), images.float() / 255)
+    mirrored = block_goodness_by_label(run.network(), images.flip(-1).float() / 255)
+    close = {"rtol": 1e-4, "atol": 1e-5}
+    torch.testing.assert_close(run.predict(images), by_block.sum(dim=0), **close)
+    torch.testing.assert_close(run.predict(images, blocks=1), by_block[0], **close)
+    torch.testing.assert_close(run.predict(images, tta=True), (by_block + mirrored).sum(dim=0) / 2, **close)
+    assert not torch.allclose(by_block[0], by_block.sum(dim=0), rtol=1e-2)
+    assert run.predict(images[:0]).shape == (0, 10)
+
+
+@pytest.mark.parametrize(
+    ("images", "got"),
+    [
+        (torch.zeros(2, 1, 8, 8), r"torch\.float32 \[2, 1, 8, 8\]"),
+        (torch.zeros(2, 3, 8, 8, dtype=torch.uint8), r"torch\.uint8 \[2, 3, 8, 8\]"),
+        (torch.zeros(1, 8, 8, dtype=torch.uint8), r"torch\.uint8 \[1, 8, 8\]"),
+        (torch.zeros(2, 1, 8, 9, dtype=torch.uint8), r"torch\.uint8 \[2, 1, 8, 9\]"),
+    ],
+)
+def test_predict_says_which_images_it_wants(run: goodness.Run, images: torch.Tensor, got: str) -> None:
+    with pytest.raises(UserError, match=rf"expected uint8 images of shape \[n, 1, 8, 8\], got {got}"):
+        run.predict(images)
+
+
+@pytest.mark.parametrize("blocks", [0, 3, -1])
+def test_predict_refuses_a_depth_the_network_does_not_have(run: goodness.Run, blocks: int) -> None:
+    with pytest.raises(UserError, match=rf"blocks must lie in 1\.\.2, got {blocks}"):
+        run.predict(torch.zeros(1, 1, 8, 8, dtype=torch.uint8), blocks=blocks)
+
+
+def test_a_run_puts_determinism_back_as_it_was(tmp_path: Path) -> None:
+    config = shrunk("demo", {**BLOBS, "epochs": 1, "batch": 50})
+    goodness.train(config, deterministic=True, out=tmp_path / "strict", device="cpu")
+    assert not torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        goodness.train(config, out=tmp_path / "plain", device="cpu")
+        assert torch.are_deterministic_algorithms_enabled()
+    finally:
+        torch.use_deterministic_algorithms(False)

@@ -1,0 +1,219 @@
+"""The command line as a user types it: exit codes, messages, and what is printed as JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from goodness.cli import main
+
+TINY = [
+    *("--model.width", "16", "--model.block.heads", "2", "--model.block.hidden", "16"),
+    *("--model.stem.channels", "8", "--batch", "120"),
+]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    try:
+        code = main(list(arguments))
+    except SystemExit as stop:
+        code = int(stop.code or 0)
+    captured = capsys.readouterr()
+    return code, captured.out, captured.err
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished tiny run, made by the command itself."""
+    folder = tmp_path_factory.mktemp("cli") / "run"
+    assert main(["train", "demo", *TINY, "--epochs", "2", "--seed", "5", "--out", str(folder), "--json"]) == 0
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["trian"], "did you mean 'train'"),
+        (["train", "gated-dens"], "did you mean 'gated-dense'"),
+        (["train", "demo", "--rule", "lcf"], "did you mean 'lcff'"),
+        (["train", "demo", "--data", "digit"], "did you mean 'digits'"),
+        (["train", "demo", "--augment", "week"], "did you mean 'weak'"),
+        (["train", "demo", "--objective.cur.rho", "3"], "did you mean 'curr'"),
+        (["train", "demo", "--model.label", "ad"], "did you mean 'add'"),
+        (["train", "demo", "--epocs", "3"], "--epochs"),
+        (["train", "demo", "--rule.kapa", "3", "--rule", "gated"], "--rule.kappa"),
+        (["train", "demo", "--epochs", "many"], "--epochs"),
+        (["train", "demo", "--epochs", "0"], "epochs must be at least 1, got 0"),
+        (["train", "demo", "--beta", "-1"], "beta must be positive, got -1.0"),
+        (["train", "demo", "--beta", "nan"], "beta"),
+        (["train", "demo", "--rule", "gated", "--rule.tau", "0"], "rule.tau must be positive"),
+        (["train", "demo", "--step.mode", "fuse"], "--step.mode"),
+        (["train", "demo", "--device", "cuda:99"], "there is no device 'cuda:99'"),
+        (["train", "demo", "--plugin", "no_such_plugin_module"], "no_such_plugin_module"),
+        (["train", "demo", "--val", "100000"], "val"),
+        (["train", "--epochs", "3"], "name the preset first"),
+        (["resume", "no/such/run"], "no run folder"),
+        (["eval", "no/such/run"], "no run folder"),
+        (["data", "get", "cifar11"], "did you mean 'cifar10'"),
+        (["data", "chek", "digits"], "did you mean 'check'"),
+        (["demo", "--sed", "1"], "--seed"),
+    ],
+)
+def test_a_mistake_exits_with_2_and_names_what_was_meant(
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    expected: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, _, error = run(capsys, *arguments)
+    assert code == 2
+    assert expected in " ".join(error.split())
+    assert not list(tmp_path.rglob("config.json")), "no work is done before the mistake is told"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [[], ["train"], ["train", "demo"], ["resume"], ["eval"], ["demo"], ["presets"], ["data"], ["data", "get"]],
+)
+def test_every_command_has_help(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> None:
+    code, output, _ = run(capsys, *arguments, "--help")
+    assert code == 0
+    assert len(output) > 60
+
+
+def test_the_help_of_train_lists_every_field_with_its_default(capsys: pytest.CaptureFixture[str]) -> None:
+    _, output, _ = run(capsys, "train", "cp-fair-dense", "--help")
+    for option in ("--data-dir", "--deterministic", "--objective.curr.rho", "--optim.warmup", "--keep.tensorboard"):
+        assert option in output
+    assert "--rule.gamma" in output
+    assert "--rule.tau" not in output  # a setting of the gate, which this preset does not have
+    assert "--rule.tau" in run(capsys, "train", "cp-fair-dense", "--rule", "gated", "--help")[1]
+
+
+def test_dotted_options_reach_the_configuration(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    options = ["--rule", "gated", "--rule.kappa", "2", "--objective.curr.rho", "3", "--negatives=random"]
+    code, _, error = run(
+        capsys, "train", "demo", *TINY, *options, "--model.label", "add", "--epochs", "1", "--out", str(folder)
+    )
+    assert code == 0, error
+    config = json.loads((folder / "config.json").read_text())
+    assert config["rule"] == {"kind": "gated", "gamma0": 0.7, "tau": 4.0, "kappa": 2.0, "source": "cumulative"}
+    assert config["objective"]["curr"]["rho"] == 3.0
+    assert config["negatives"]["kind"] == "random"
+    assert config["model"]["label"]["kind"] == "add"
+
+
+def test_eval_repeats_what_the_run_reported(capsys: pytest.CaptureFixture[str], finished: Path) -> None:
+    result = json.loads((finished / "result.json").read_text())
+    code, output, _ = run(capsys, "eval", str(finished), "--split", "test", "--json")
+    assert code == 0
+    found = json.loads(output)
+    assert found["accuracy"] == result["reported"]["accuracy"]
+    assert 0 <= found["accuracy"] <= found["top5"] <= 1
+    assert found["n"] == 597
+    _, output, _ = run(capsys, "eval", str(finished), "--blocks", "2", "--json")
+    rows = [row for row in result["accuracy"] if row["split"] == "test" and row["blocks"] == 2]
+    assert json.loads(output)["accuracy"] in [row["top1"] for row in rows if row["weights"] == "last"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [(["--blocks", "9"], "1..4"), (["--tta"], "no flip TTA"), (["--split", "tset"], "--split")],
+)
+def test_eval_refuses_what_cannot_be(
+    capsys: pytest.CaptureFixture[str], finished: Path, arguments: list[str], expected: str
+) -> None:
+    code, _, error = run(capsys, "eval", str(finished), *arguments)
+    assert code == 2
+    assert expected in " ".join(error.split())
+
+
+def test_a_second_run_into_the_same_folder_is_refused(capsys: pytest.CaptureFixture[str], finished: Path) -> None:
+    code, _, error = run(capsys, "train", "demo", *TINY, "--out", str(finished))
+    assert code == 2
+    assert "--out" in error
+
+
+def test_resuming_a_finished_run_says_so_and_changes_nothing(
+    capsys: pytest.CaptureFixture[str], finished: Path
+) -> None:
+    before = (finished / "result.json").read_bytes()
+    code, output, error = run(capsys, "resume", str(finished), "--json")
+    assert code == 0
+    assert "finished already" in error
+    assert json.loads(output)["weights_sha256"] == json.loads(before)["weights_sha256"]
+    assert (finished / "result.json").read_bytes() == before
+
+
+def test_presets_are_listed_with_their_differences(capsys: pytest.CaptureFixture[str]) -> None:
+    code, output, _ = run(capsys, "presets", "--json")
+    assert code == 0
+    rows = {row["name"]: row for row in json.loads(output)}
+    assert {"gamma0-dense", "cp-fair-dense", "lcff-dense", "gated-dense", "mgc-dense", "demo"} <= rows.keys()
+    assert rows["lcff-dense"]["changes"]["rule.gamma"] == 1.0
+    assert all(row["about"] and row["parameters"] > 1e5 for row in rows.values())
+    assert "lcff-dense" in run(capsys, "presets")[1]
+
+
+def test_data_is_listed_and_digits_check_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, output, _ = run(capsys, "data", "list", "--json", "--data-dir", str(tmp_path))
+    rows = {row["name"]: row for row in json.loads(output)}
+    assert code == 0
+    assert rows["digits"]["present"]
+    assert not rows["cifar10"]["present"]
+    code, output, _ = run(capsys, "data", "check", "digits", "--json")
+    assert code == 0
+    assert json.loads(output)["splits"] == {"train": 1080, "val": 120, "test": 597}
+
+
+def test_missing_data_names_the_file_the_place_and_the_hash(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    code, _, error = run(capsys, "train", "gamma0-dense", "--data-dir", str(tmp_path))
+    assert code == 2
+    assert "cifar-10-binary.tar.gz" in error
+    assert str(tmp_path) in error
+    assert "goodness data get cifar10" in error
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_saves_says_how_to_go_on_and_resume_finishes(tmp_path: Path, number: int, code: int) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "goodness"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [*command, "train", "demo", *TINY, "--epochs", "300", "--out", str(folder), "--events"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()  # the first step is done
+    time.sleep(0.3)
+    process.send_signal(number)
+    _, error = process.communicate(timeout=60)
+    assert process.returncode == code
+    assert f"goodness resume {folder}" in " ".join(error.split())
+    assert list((folder / "checkpoints").glob("step-*.safetensors"))
+    assert not (folder / "result.json").exists()
+
+
+def test_the_library_imports_without_the_command_line_packages() -> None:
+    script = (
+        "import sys\n"
+        "for name in ('tyro', 'rich', 'matplotlib', 'sklearn', 'PIL', 'safetensors'): sys.modules[name] = None\n"
+        "import goodness\n"
+        "print(goodness.preset('gamma0-dense').beta)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "4.0"

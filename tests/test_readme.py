@@ -1,0 +1,57 @@
+"""README's promises: its commands exist, and its example of own parts runs as printed."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+
+
+def code_blocks() -> list[str]:
+    return re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+
+
+def test_the_example_of_own_parts_runs_from_python_and_as_a_plugin(tmp_path: Path) -> None:
+    example = next(block for block in code_blocks() if "register_rule" in block)
+    (tmp_path / "my_parts.py").write_text(example.replace("epochs=3", "epochs=1"))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "my_parts.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert 0 < float(done.stdout.split()[-1]) < 1
+    command = re.search(r"`goodness (train demo --plugin [^`]*)`", README)
+    assert command is not None
+    done = subprocess.run(
+        [sys.executable, "-m", "goodness", *command[1].split(), "--epochs", "1", "--out", "run"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["rule"] == {"kind": "half-life", "gamma": 1.0}
+    assert config["objective"]["small-energy"] == {"kind": "small-energy", "weight": 0.02}
+
+
+def test_the_files_that_readme_links_to_exist() -> None:
+    links = re.findall(r"\]\(([^)#:]+)\)", README)
+    assert links
+    for link in links:
+        assert (ROOT / link).exists(), link
+
+
+def test_the_two_commands_are_make_targets() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    for target in ("demo", "test"):
+        assert f"make {target}" in README
+        assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
+    assert "make test" in (ROOT / ".ci" / "run").read_text()

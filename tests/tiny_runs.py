@@ -1,0 +1,107 @@
+"""Whole runs in a second: every size cut down, and a made-up data set that needs no file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+
+from goodness.api import make_config
+from goodness.config import Config, override
+from goodness.data.dataset import Dataset, Raw, as_split, datasets
+from goodness.data.images import Split
+from goodness.presets import preset
+from goodness.training.checkpoint import Checkpoints, weights_sha256
+from goodness.training.durable import read_json, read_lines
+
+SIZES = {
+    "model.width": 8,
+    "model.blocks": 2,
+    "model.block.heads": 2,
+    "model.block.hidden": 8,
+    "model.stem.channels": 4,
+    "model.stem.patch": 2,
+}
+
+
+def shrunk(name: str, changes: Mapping[str, Any] | None = None) -> Config:
+    """A preset with every size cut down, and the changes made."""
+    config = override(preset(name), SIZES)
+    if "supcon" in config.objective:
+        config = override(config, {"objective.supcon.queue": 24, "objective.supcon.dimensions": 4})
+    return make_config(config, changes)
+
+
+class Blobs(Dataset):
+    """Four patterns under noise; a number in `blobs.txt` of the data folder draws others."""
+
+    held_out = 20
+    flips = True
+    count: ClassVar[int] = 4
+    noise: ClassVar[float] = 0.6
+
+    def read(self, folder: Path) -> Raw:
+        file = folder / "blobs.txt"
+        draws = torch.Generator().manual_seed(int(file.read_text()) if file.is_file() else 0)
+        patterns = torch.rand(self.count, 1, 6, 6, generator=draws)
+
+        def some(n: int) -> Split:
+            labels = torch.randint(self.count, (n,), generator=draws)
+            noise = torch.rand(n, 1, 6, 6, generator=draws)
+            return as_split(
+                (255 * ((1 - self.noise) * patterns[labels] + self.noise * noise)).to(torch.uint8), labels.numpy()
+            )
+
+        train, test = some(70), some(40)
+        classes = tuple(f"pattern {number}" for number in range(self.count))
+        return Raw(classes=classes, train=train, test=test, provenance="drawn for a test")
+
+
+class TenBlobs(Blobs):
+    """Ten patterns: enough for a top-5 accuracy."""
+
+    count = 10
+
+
+def register_blobs() -> None:
+    datasets.register("blobs")(Blobs)
+    datasets.register("ten-blobs")(TenBlobs)
+
+
+@contextmanager
+def blobs_at_hand() -> Iterator[None]:
+    """The made-up data sets by name; afterwards registry and determinism are as they were."""
+    known = dict(datasets._parts)
+    register_blobs()
+    try:
+        yield
+    finally:
+        datasets._parts = known
+        torch.use_deterministic_algorithms(False)
+
+
+BLOBS = {"data": "blobs", "epochs": 3, "batch": 16, "augment": "weak", "optim.lr": 1e-2}
+"""Fifty training images in three steps an epoch, twenty for validation, forty to test."""
+
+
+def what_a_run_leaves(path: str | Path) -> dict[str, Any]:
+    """All that must be the same after kill and resume: everything but the time it took, ready for JSON."""
+    path = Path(path)
+    result = read_json(path / "result.json")
+    lines = read_lines(path / "metrics.jsonl")
+    for record in (result, *lines):
+        del record["seconds"]
+    predictions = {}
+    for file in sorted(path.glob("predictions_*.npz")):
+        with np.load(file, allow_pickle=False) as arrays:
+            predictions[file.name] = {name: hashlib.sha256(arrays[name].tobytes()).hexdigest() for name in arrays.files}
+    weights = {}
+    for name in result["weights"]:  # the tensors: the order of a safetensors header's entries is not fixed
+        tensors, facts = Checkpoints(path / "checkpoints").load_weights(name)
+        weights[name] = [weights_sha256(tensors), facts]
+    return {"result": result, "metrics": lines, "predictions": predictions, "weights": weights}

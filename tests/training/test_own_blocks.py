@@ -1,0 +1,132 @@
+"""Blocks and goodnesses from outside: dropout, running statistics and other layouts keep the promises too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import goodness
+from goodness import parts
+from goodness.model.network import Network
+from goodness.training.optim import block_optimisers, match_layout
+from tiny_runs import shrunk
+
+
+class Noisy(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.mix = nn.Linear(width, width)
+        self.drop = nn.Dropout(0.5)
+        self.register_buffer("calls", torch.zeros(()))
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        if self.training:
+            self.calls += 1
+        return tokens + self.drop(self.mix(tokens)), {"answer": tokens.new_full((len(tokens),), 42.0)}
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoisyBlock(goodness.BlockPart):
+    def build(self, width: int, grid: tuple[int, int]) -> nn.Module:
+        return Noisy(width)
+
+
+class MeanHead(goodness.GoodnessHead):
+    """The least a goodness must say: one number per row."""
+
+    def forward(self, tokens: Tensor, labels: Tensor, notes: dict[str, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+        assert float(notes["answer"][0]) == 42.0
+        value = tokens.square().mean(dim=(1, 2))
+        return value.unsqueeze(1), value, tokens.mean(dim=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MeanGoodness(goodness.GoodnessPart):
+    def build(self, width: int, classes: int) -> goodness.GoodnessHead:
+        return MeanHead()
+
+
+@pytest.fixture
+def own_parts() -> Iterator[dict[str, object]]:
+    parts.blocks.register("noisy")(NoisyBlock)
+    parts.goodnesses.register("mean")(MeanGoodness)
+    yield {
+        "model.block": "noisy",
+        "model.goodness": "mean",
+        "objective.aspects.lambdas": (1.0,),
+        "objective.aspects.losses": ("rank",),
+        "deterministic": True,
+        "epochs": 2,
+        "keep.evaluate_every": 1,
+    }
+    del parts.blocks._parts["noisy"], parts.goodnesses._parts["mean"]
+
+
+def test_a_block_with_dropout_gives_the_same_bits_and_evaluation_leaves_it_alone(
+    own_parts: dict[str, object], tmp_path: Path
+) -> None:
+    runs = []
+    for name in ("one", "two"):
+        torch.rand(len(name) + len(runs))  # the caller's own draws do not matter
+        runs.append(goodness.train(shrunk("demo", own_parts), out=tmp_path / name, device="cpu"))
+    assert runs[0].result["weights_sha256"] == runs[1].result["weights_sha256"]
+    first, second = (goodness.evaluate(run.path, device="cpu")["accuracy"] for run in runs)
+    assert first == second == runs[0].accuracy
+    network = runs[0].network()
+    steps = runs[0].result["steps"]
+    assert [float(block.body.calls) for block in network.blocks] == [steps] * len(network.blocks), (
+        "the teacher takes the blocks' buffers over and never changes them itself"
+    )
+
+
+def test_dropout_draws_are_keyed_so_a_resumed_run_ends_in_the_same_bits(
+    own_parts: dict[str, object], tmp_path: Path
+) -> None:
+    config = shrunk("demo", {**own_parts, "keep.checkpoint_seconds": 0.0})
+    whole = goodness.train(config, out=tmp_path / "whole", device="cpu")
+
+    class Enough(Exception):
+        pass
+
+    def stop(event: dict) -> None:
+        if event["event"] == "checkpoint":
+            raise Enough
+
+    with pytest.raises(Enough):
+        goodness.train(config, out=tmp_path / "part", device="cpu", listen=stop)
+    torch.rand(17)
+    resumed = goodness.resume(tmp_path / "part", device="cpu")
+    assert resumed.result["weights_sha256"] == whole.result["weights_sha256"]
+
+
+def test_restored_moments_take_their_parameters_layout() -> None:
+    network = Network(shrunk("demo").model, (1, 8, 8), 10).to(memory_format=torch.channels_last)
+    (optimiser, *_) = block_optimisers(network, shrunk("demo").optim)
+    for parameter in optimiser.param_groups[0]["params"]:
+        parameter.grad = torch.ones_like(parameter)
+    optimiser.step()
+    saved = optimiser.state_dict()
+    for state in saved["state"].values():
+        for name, value in state.items():
+            state[name] = value.clone(memory_format=torch.contiguous_format)  # what a checkpoint gives back
+    optimiser.load_state_dict(saved)
+    odd = [p for p in optimiser.state if p.dim() == 4 and optimiser.state[p]["exp_avg"].stride() != p.stride()]
+    assert odd, "the stem's convolutions are laid out channels-last"
+    before = {id(p): optimiser.state[p]["exp_avg"].clone() for p in odd}
+    match_layout(optimiser)
+    for parameter in odd:
+        moment = optimiser.state[parameter]["exp_avg"]
+        assert moment.stride() == parameter.stride()
+        assert torch.equal(moment, before[id(parameter)])
+
+
+def test_a_network_that_cannot_be_built_leaves_no_folder(tmp_path: Path) -> None:
+    for changes in ({"model.block.heads": 5}, {"model.goodness": "energy"}):
+        with pytest.raises(goodness.ConfigError):
+            goodness.train("demo", out=tmp_path / "run", changes=changes)
+    assert not (tmp_path / "run").exists()
