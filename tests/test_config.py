@@ -223,7 +223,7 @@ NAN, INF = math.nan, math.inf
         (Config(model=Model(blocks=0)), "model.blocks"),
         (Config(model=Model(stem=Stem(channels=0))), "model.stem.channels"),
         (Config(model=Model(stem=Stem(patch=0))), "model.stem.patch"),
-        (Config(model=Model(block=Hybrid(hidden=0))), "model.block.heads and model.block.hidden"),
+        (Config(model=Model(block=Hybrid(hidden=0))), "model.block.hidden"),
         (Config(model=Model(goodness=AspectGoodness(temperature=-1.0))), "model.goodness.temperature"),
         (Config(optim=Optim(lr=0.0)), "optim.lr"),
         (Config(optim=Optim(warmup=1.5)), "optim.warmup"),

@@ -14,6 +14,7 @@ from goodness import parts
 from goodness.errors import ConfigError, nearest
 from goodness.local.collaboration import Constant, Gated
 from goodness.local.negatives import Teacher
+from goodness.local.routing import Balance  # noqa: F401  (registers its terms)
 from goodness.local.supcon import SupCon  # noqa: F401  (registers the term)
 from goodness.local.terms import Aspects, Block
 from goodness.model.head import AspectGoodness
@@ -47,8 +48,8 @@ class Model:
     """How many blocks (L)."""
     label_at: Literal["every", "first"] = "every"
     """Blocks that see the label."""
-    activation: Literal["relu", "none"] = "relu"
-    """What tokens pass through on their way to the next block."""
+    activation: Literal["relu", "triangle", "none"] = "relu"
+    """What tokens pass through on their way to the next block; triangle subtracts a token's mean before the ReLU."""
     normalise: bool = True
     """Whether tokens are scaled to one norm on their way to the next block."""
     stem: Stem = field(default_factory=Stem)
@@ -71,6 +72,8 @@ class Optim:
     """AdamW's two decay rates."""
     clip: float = 1.0
     """Largest gradient norm of a block; 0 switches clipping off."""
+    sam: float = 0.0
+    """Radius of sharpness-aware minimisation in each block (the paper's 0.05); 0 is plain AdamW."""
     ema: float = 0.999
     """Decay of the moving average (the teacher): min(ema, 1 - 1 / (t + 2)) at step t."""
 
@@ -160,6 +163,7 @@ class Config:
             "model.stem.patch": (1 if self.model.stem.patch is None else self.model.stem.patch, 1),
             "optim.weight_decay": (self.optim.weight_decay, 0),
             "optim.clip": (self.optim.clip, 0),
+            "optim.sam": (self.optim.sam, 0),
             "optim.warmup": (self.optim.warmup, 0),
             "optim.ema": (self.optim.ema, 0),
             "keep.evaluate_every": (self.keep.evaluate_every, 1),
@@ -196,6 +200,8 @@ class Config:
             part.check()
         for term in self.objective.values():
             term.check()
+            if term.weight != 0:
+                term.check_model(self.model)
         return self
 
 

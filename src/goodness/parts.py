@@ -48,6 +48,9 @@ class Term(Part):
     weight: float = 1.0
     """What the term is multiplied by."""
 
+    def check_model(self, model: Any) -> None:
+        """Raise ConfigError when the term has nothing to look at in this model (a `goodness.config.Model`)."""
+
     def coefficient(self, depth: int, blocks: int) -> float:
         """The factor at this depth; the weight, unless the term scales with depth."""
         return self.weight

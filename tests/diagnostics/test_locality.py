@@ -12,7 +12,6 @@ from torch import Tensor
 from goodness.config import Config, Stem, override
 from goodness.diagnostics.locality import audit_locality
 from goodness.local.facts import Facts, Trio
-from goodness.model.hybrid import Hybrid
 from goodness.model.network import Network
 from goodness.parts import Term
 from goodness.presets import preset, presets
@@ -25,7 +24,13 @@ def shrunk(name: str, **changes: Any) -> Config:
     """A preset with every size cut down, everything else as it is."""
     config = override(
         preset(name),
-        {"model.width": 16, "model.block": Hybrid(heads=2, hidden=16), "model.stem": Stem(channels=8), **changes},
+        {
+            "model.width": 16,
+            "model.block.heads": 2,
+            "model.block.hidden": 16,
+            "model.stem": Stem(channels=8),
+            **changes,
+        },
     )
     if "supcon" in config.objective:
         config = override(config, {"objective.supcon.queue": 16, "objective.supcon.dimensions": 8})
@@ -62,6 +67,8 @@ def test_no_preset_leaks_a_gradient_across_blocks(name: str, history: str) -> No
         {"eta": 0.0},
         {"model.label": "add", "model.label_at": "first"},
         {"model.activation": "none", "model.normalise": False},
+        {"model.activation": "triangle", "model.block.memory": 4, "optim.sam": 0.05},
+        {"model.block.experts": 4, "model.block.top_k": 2, "objective.balance.weight": 0.01},
         {"negatives": "random"},
         {"negatives": "online", "negatives.once": True},
         {"objective.supcon.label_free": True},

@@ -146,7 +146,7 @@ def test_neutral_features_are_those_of_the_body_without_the_label() -> None:
     torch.manual_seed(0)
     block = Network(TINY, (1, 8, 8), 5).block(1)
     tokens = torch.randn(3, 16, 16)
-    torch.testing.assert_close(block.neutral(tokens)[1], block.head.pool(block.body(tokens)))
+    torch.testing.assert_close(block.neutral(tokens)[1], block.head.pool(block.body(tokens)[0]))
     block.label.vectors.data.zero_()  # one plus nothing
     torch.testing.assert_close(block.neutral(tokens)[1], block(tokens, torch.tensor([0, 1, 2])).pooled)
 

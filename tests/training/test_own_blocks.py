@@ -84,24 +84,37 @@ def test_a_block_with_dropout_gives_the_same_bits_and_evaluation_leaves_it_alone
     )
 
 
+class Enough(Exception):
+    pass
+
+
+def stop_at_a_checkpoint(event: dict) -> None:
+    if event["event"] == "checkpoint":
+        raise Enough
+
+
+def assert_resumed_to_the_same_bits(config: goodness.Config, folder: Path) -> None:
+    whole = goodness.train(config, out=folder / "whole", device="cpu")
+    with pytest.raises(Enough):
+        goodness.train(config, out=folder / "part", device="cpu", listen=stop_at_a_checkpoint)
+    torch.rand(17)
+    resumed = goodness.resume(folder / "part", device="cpu")
+    assert resumed.result["weights_sha256"] == whole.result["weights_sha256"]
+
+
 def test_dropout_draws_are_keyed_so_a_resumed_run_ends_in_the_same_bits(
     own_parts: dict[str, object], tmp_path: Path
 ) -> None:
-    config = shrunk("demo", {**own_parts, "keep.checkpoint_seconds": 0.0})
-    whole = goodness.train(config, out=tmp_path / "whole", device="cpu")
+    assert_resumed_to_the_same_bits(shrunk("demo", {**own_parts, "keep.checkpoint_seconds": 0.0}), tmp_path)
 
-    class Enough(Exception):
-        pass
 
-    def stop(event: dict) -> None:
-        if event["event"] == "checkpoint":
-            raise Enough
-
-    with pytest.raises(Enough):
-        goodness.train(config, out=tmp_path / "part", device="cpu", listen=stop)
-    torch.rand(17)
-    resumed = goodness.resume(tmp_path / "part", device="cpu")
-    assert resumed.result["weights_sha256"] == whole.result["weights_sha256"]
+@pytest.mark.parametrize("step", ["fused", "sequential"])
+def test_sam_experts_memory_and_queue_resume_to_the_same_bits(step: str, tmp_path: Path) -> None:
+    changes = {"deterministic": True, "epochs": 2, "keep.checkpoint_steps": 5, "step.mode": step}
+    config = shrunk("cp-fair", {**changes, "model.block.memory": 3, "data": "digits", "batch": 120})
+    assert config.optim.sam > 0
+    assert config.model.block.experts == 32
+    assert_resumed_to_the_same_bits(config, tmp_path)
 
 
 def test_restored_moments_take_their_parameters_layout() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from typing import Any
 
 import pytest
@@ -73,6 +74,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in pre
         "mgc-dense",
         {"model.label_at": "first", "model.label": "add", "model.activation": "none", "model.normalise": False},
     ),
+    "memory and SAM": ("cp-fair-dense", {"model.block.memory": 3, "optim.sam": 0.05}),
+    "triangle tokens, SAM on the stem too": ("demo", {"model.activation": "triangle", "optim.sam": 0.1}),
     "one energy, a ramp over the epochs, no clipping": (
         "demo",
         {"model.goodness": "energy", "objective.aspects": None, "rule": "ramp", "optim.clip": 0.0},
@@ -268,3 +271,39 @@ def test_every_step_sets_the_scheduled_rate_in_every_optimiser() -> None:
         seen.append(rate / config.optim.lr)
     cosine = [0.5 * (1 + float(torch.cos(torch.tensor(torch.pi * t / 6, dtype=torch.float64)))) for t in range(6)]
     assert seen == pytest.approx([1 / 3, 2 / 3, *cosine])
+
+
+# Sharpness-aware minimisation
+
+
+@pytest.mark.parametrize("mode", ["fused", "sequential"])
+def test_sam_steps_with_the_gradient_at_the_weights_moved_uphill(mode: str) -> None:
+    """Against two steps written out: g at w, g' at w + rho g / |g|, AdamW's first step with g' at w."""
+    rho, rate = 0.3, 1e-2
+    changes = {"eta": 0.0, "negatives": "random", "optim.clip": 0.0, "optim.lr": rate, "optim.weight_decay": 0.0}
+    config = shrunk("demo", {**changes, "optim.warmup": 0.0, "optim.sam": rho, "step.mode": mode})
+    stepper = Stepper(network_for(config).double(), config)
+    views, labels = batch(0)
+    at = moment(0, 1)
+    expected = {}
+    reference = Stepper(network_for(config).double(), config)
+    situation = reference.first(views, labels, at)
+    for depth in range(config.model.blocks):
+        own = reference.network.owned(depth)
+        judged = reference.loss(situation.again())
+        first = torch.autograd.grad(judged.loss, list(own.values()))
+        length = math.sqrt(sum(float(g.square().sum()) for g in first))
+        start = {name: p.detach().clone() for name, p in own.items()}
+        with torch.no_grad():
+            for p, g in zip(own.values(), first):
+                p += rho * g / length
+        second = torch.autograd.grad(reference.loss(situation.again()).loss, list(own.values()))
+        with torch.no_grad():
+            for (name, p), g in zip(own.items(), second):
+                expected[name] = start[name] - rate * g / (g.abs() + 1e-8)
+                p.copy_(start[name])
+        if depth + 1 < config.model.blocks:
+            situation = reference.next(situation, judged, at)
+    stepper(views, labels, at)
+    for name, p in stepper.network.named_parameters():
+        torch.testing.assert_close(p.detach(), expected[name], rtol=1e-6, atol=1e-9)

@@ -13,6 +13,7 @@ from goodness.local.barrier import attenuation, barrier
 from goodness.local.facts import Facts, Trio
 from goodness.local.ledger import History, Ledger
 from goodness.local.negatives import draw
+from goodness.local.routing import routing_measures
 from goodness.parts import Rule
 
 
@@ -31,6 +32,7 @@ def training_measures(facts: Facts, values: dict[str, Tensor], loss: Tensor) -> 
         "sep_rate": (margin + past > 0).float().mean(),
         "attenuation": attenuation(margin, inherited, 1.0, facts.beta).clamp(max=1).mean(),
         "rule_weight": facts.weight.mean(),
+        **routing_measures(facts.notes),
     }
     if goodness.ni is not None:
         measured["g_ni"] = goodness.ni.mean()

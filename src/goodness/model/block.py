@@ -28,6 +28,9 @@ class GoodnessHead(nn.Module):
     def weights(self) -> Tensor:
         return torch.ones(len(self.names))
 
+    def expect(self, notes: tuple[str, ...]) -> None:
+        """Hear which notes the block's body will bring; called once, when the block is built."""
+
     def forward(self, tokens: Tensor, labels: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
         raise NotImplementedError
 
@@ -50,6 +53,7 @@ class FFBlock(nn.Module):
         self.label = label
         self.body = body
         self.head = head
+        head.expect(getattr(body, "gives", ()))
         self.extras = nn.ModuleDict()
 
     def forward(self, tokens: Tensor, labels: Tensor) -> BlockOutput:
@@ -78,6 +82,8 @@ def hand_on(tokens: Tensor, activation: str, normalise: bool) -> Tensor:
     tokens = tokens.detach()
     if activation == "relu":
         tokens = F.relu(tokens)
+    elif activation == "triangle":  # only what stands out among a token's own features
+        tokens = F.relu(tokens - tokens.mean(dim=-1, keepdim=True))
     if normalise:
         tokens = F.normalize(widen(tokens), dim=-1, eps=1e-6).to(tokens.dtype) * tokens.shape[-1] ** 0.25
     return tokens

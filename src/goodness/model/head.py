@@ -34,7 +34,6 @@ class AspectHead(GoodnessHead):
     """g = sum_a softmax(alpha_raw)_a g_a. Without memory the sharpness is zero but keeps its place in the softmax."""
 
     names = ("align", "energy", "sharpness", "learned")
-    active = (True, True, False, True)
 
     def __init__(self, width: int, classes: int, temperature: float) -> None:
         super().__init__()
@@ -43,6 +42,10 @@ class AspectHead(GoodnessHead):
         self.prototypes = nn.Parameter(torch.randn(classes, width) * width**-0.5)
         self.learned = nn.Sequential(RMSNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1))
         self.alpha_raw = nn.Parameter(torch.zeros(4))
+        self.active = (True, True, False, True)
+
+    def expect(self, notes: tuple[str, ...]) -> None:
+        self.active = (True, True, "sharpness" in notes, True)
 
     def weights(self) -> Tensor:
         """w = softmax(alpha_raw), `[4]`."""
@@ -53,7 +56,8 @@ class AspectHead(GoodnessHead):
         align = F.cosine_similarity(widen(pooled), widen(self.prototypes[labels]), dim=-1) / self.temperature
         energy = widen(tokens).square().mean(dim=(1, 2))
         learned = F.softplus(widen(self.learned(pooled)).squeeze(-1))
-        aspects = torch.stack([align, energy, torch.zeros_like(align), learned], dim=-1)
+        sharpness = notes["sharpness"] if "sharpness" in notes else torch.zeros_like(align)
+        aspects = torch.stack([align, energy, sharpness.to(align.dtype), learned], dim=-1)
         return aspects, (aspects * self.weights()).sum(dim=-1), pooled
 
 

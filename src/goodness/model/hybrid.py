@@ -1,4 +1,4 @@
-"""The paper's block, dense: attention and GEGLU, each behind a norm and beside a residual."""
+"""The paper's block: attention, an optional look into a memory, and a feed-forward layer, dense or of experts."""
 
 from __future__ import annotations
 
@@ -9,24 +9,35 @@ from torch import Tensor, nn
 from goodness.errors import ConfigError
 from goodness.model.attention import RMSNorm, SelfAttention
 from goodness.model.feedforward import GEGLU
+from goodness.model.memory import MemoryAttention
+from goodness.model.moe import MixtureOfExperts
 from goodness.parts import BlockPart, register_block
 
 
 @register_block("hybrid")
 @dataclass(frozen=True, kw_only=True)
 class Hybrid(BlockPart):
-    """Rotary self-attention, then a GEGLU feed-forward layer."""
+    """Rotary self-attention, then GEGLU; each behind a norm and beside a residual."""
 
     heads: int = 8
     """Attention heads."""
     hidden: int = 704
-    """Hidden width of the feed-forward layer."""
+    """Hidden width of the feed-forward layer, or of each expert."""
+    experts: int = 1
+    """Experts of the feed-forward layer; 1 is the dense layer."""
+    top_k: int = 1
+    """Experts that a token goes through."""
+    memory: int = 0
+    """Learned memory slots that tokens attend to after each other; 0 switches memory and sharpness off."""
 
     def check(self) -> None:
-        if self.heads < 1 or self.hidden < 1:
-            raise ConfigError(
-                f"model.block.heads and model.block.hidden must be at least 1, got {self.heads}, {self.hidden}"
-            )
+        for name in ("heads", "hidden", "experts", "top_k"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"model.block.{name} must be at least 1, got {getattr(self, name)}")
+        if self.top_k > self.experts:
+            raise ConfigError(f"model.block.top_k {self.top_k} is more than model.block.experts {self.experts}")
+        if self.memory < 0 or self.memory == 1:
+            raise ConfigError(f"model.block.memory must be 0 or at least 2 slots, got {self.memory}")
 
     def build(self, width: int, grid: tuple[int, int]) -> nn.Module:
         if width % (4 * self.heads):
@@ -34,19 +45,34 @@ class Hybrid(BlockPart):
                 f"model.width {width} must be a multiple of four times model.block.heads ({self.heads}): "
                 "rotary positions turn rows and columns in pairs"
             )
-        return HybridBody(width, self.heads, self.hidden, grid)
+        return HybridBody(self, width, grid)
 
 
 class HybridBody(nn.Module):
-    """`[batch, tokens, width]` to the same."""
+    """`[batch, tokens, width]` to the same, with notes of the router's choices and the memory's sharpness."""
 
-    def __init__(self, width: int, heads: int, hidden: int, grid: tuple[int, int]) -> None:
+    def __init__(self, part: Hybrid, width: int, grid: tuple[int, int]) -> None:
         super().__init__()
         self.attention_norm = RMSNorm(width)
-        self.attention = SelfAttention(width, heads, grid)
+        self.attention = SelfAttention(width, part.heads, grid)
+        self.memory_norm = RMSNorm(width) if part.memory else None
+        self.memory = MemoryAttention(width, part.heads, part.memory) if part.memory else None
         self.feedforward_norm = RMSNorm(width)
-        self.feedforward = GEGLU(width, hidden)
+        if part.experts > 1:
+            self.feedforward = MixtureOfExperts(width, part.hidden, part.experts, part.top_k)
+        else:
+            self.feedforward = GEGLU(width, part.hidden)
+        self.gives = ("sharpness",) if part.memory else ()
 
-    def forward(self, tokens: Tensor) -> Tensor:
+    def forward(self, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        notes: dict[str, Tensor] = {}
         tokens = tokens + self.attention(self.attention_norm(tokens))
-        return tokens + self.feedforward(self.feedforward_norm(tokens))
+        if self.memory is not None and self.memory_norm is not None:
+            remembered, notes["sharpness"] = self.memory(self.memory_norm(tokens))
+            tokens = tokens + remembered
+        hidden = self.feedforward_norm(tokens)
+        if isinstance(self.feedforward, MixtureOfExperts):
+            mixed, routing = self.feedforward(hidden)
+            notes |= {f"router_{name}": value for name, value in routing._asdict().items()}
+            return tokens + mixed, notes
+        return tokens + self.feedforward(hidden), notes

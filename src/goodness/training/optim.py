@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -54,6 +55,23 @@ def set_learning_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
 def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:
     gradients = [p.grad for p in parameters if p.grad is not None]
     return torch.nn.utils.get_total_norm(gradients)
+
+
+@torch.no_grad()
+def perturb(parameters: list[nn.Parameter], norm: Tensor, radius: float) -> Callable[[], None]:
+    """Move the weights by radius * g / |g| (SAM's first half); the returned function puts back the very same bits."""
+    moved = [p for p in parameters if p.grad is not None]
+    kept = [p.clone() for p in moved]
+    scale = radius / (norm + 1e-12)
+    for parameter in moved:
+        parameter.add_(parameter.grad * scale)  # type: ignore[operator]
+
+    @torch.no_grad()
+    def put_back() -> None:
+        for parameter, value in zip(moved, kept):
+            parameter.copy_(value)
+
+    return put_back
 
 
 def clip(parameters: list[nn.Parameter], norm: Tensor, most: float) -> None:

@@ -31,6 +31,7 @@ from goodness.training.optim import (
     clip,
     gradient_norm,
     learning_rate,
+    perturb,
     set_learning_rate,
 )
 
@@ -161,9 +162,7 @@ class Stepper:
         situation = self.first(views, labels, moment)
         for depth in range(self.blocks):
             judged = self.loss(situation)
-            judged.loss.backward()
-            norm = gradient_norm(self.owned[depth])
-            self.refuse_non_finite([judged], [norm], [situation], moment)
+            (norm,) = self.gradients([judged], [situation], moment)
             self.update(depth, judged.facts, norm, moment)
             measures.append(judged.with_norm(norm))
             if self.config.step.handoff == "after_update":
@@ -179,13 +178,35 @@ class Stepper:
             judged.append(self.loss(situations[depth]))
             if depth + 1 < self.blocks:
                 situations.append(self.next(situations[depth], judged[depth], moment))
-        # No path leads from one block's loss to another block, so one backward serves them all.
-        torch.stack([one.loss for one in judged]).sum().backward()
-        norms = [gradient_norm(owned) for owned in self.owned]
-        self.refuse_non_finite(judged, norms, situations, moment)
+        norms = self.gradients(judged, situations, moment)
         for depth in range(self.blocks):
             self.update(depth, judged[depth].facts, norms[depth], moment)
         return [one.with_norm(norm) for one, norm in zip(judged, norms)]
+
+    def gradients(self, judged: list[Judged], situations: list[BlockInput], moment: Moment) -> list[Tensor]:
+        """Fill the blocks' gradients and return their norms; under SAM, those at each block's perturbed weights.
+
+        No path leads from one block's loss to another block, so one backward serves them all. SAM's second pass sees
+        what the first saw, mining and draws included; the first pass's tokens and ledger are what goes on.
+        """
+        norms = self._backward(judged, situations, moment)
+        radius = self.config.optim.sam
+        if radius == 0:
+            return norms
+        undo = []
+        for situation, norm in zip(situations, norms):
+            undo.append(perturb(self.owned[situation.depth], norm, radius))
+            self.optimisers[situation.depth].zero_grad(set_to_none=True)
+        norms = self._backward([self.loss(situation.again()) for situation in situations], situations, moment)
+        for put_back in undo:
+            put_back()
+        return norms
+
+    def _backward(self, judged: list[Judged], situations: list[BlockInput], moment: Moment) -> list[Tensor]:
+        torch.stack([one.loss for one in judged]).sum().backward()
+        norms = [gradient_norm(self.owned[situation.depth]) for situation in situations]
+        self.refuse_non_finite(judged, norms, situations, moment)
+        return norms
 
     def first(self, views: Tensor, labels: Tensor, moment: Moment) -> BlockInput:
         """Block 0's input: the stem's tokens, mined wrong labels, an empty ledger."""

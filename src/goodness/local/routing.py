@@ -1,0 +1,89 @@
+"""The router's regularisers (App. loss_formulas) and its health."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from goodness.errors import ConfigError
+from goodness.local.facts import Facts
+from goodness.model.hybrid import Hybrid
+from goodness.model.moe import Routing, load
+from goodness.parts import Term, register_term
+
+
+def switch_balance(routing: Routing) -> Tensor:
+    """E sum_i f_i P_i: f the share of choices that went to expert i, P its mean probability. One when even."""
+    share = load(routing).to(routing.logits.dtype) / routing.chosen.numel()
+    return routing.logits.shape[-1] * (share * routing.logits.softmax(dim=-1).mean(dim=0)).sum()
+
+
+def router_z(routing: Routing) -> Tensor:
+    """Mean over tokens of (log sum_i exp z_i)^2, which keeps the logits small."""
+    return torch.logsumexp(routing.logits, dim=-1).square().mean()
+
+
+def routing_of(notes: dict[str, Tensor]) -> Routing | None:
+    """What a mixture of experts noted of its choices, if the block has one."""
+    if "router_logits" not in notes:
+        return None
+    return Routing(notes["router_logits"], notes["router_chosen"], notes["router_weights"])
+
+
+def routing_measures(notes: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Effective experts exp(entropy of the load), load variance (relative), share of experts without a token."""
+    routing = routing_of(notes)
+    if routing is None:
+        return {}
+    share = load(routing).to(routing.logits.dtype) / routing.chosen.numel()
+    entropy = -torch.special.xlogy(share, share).sum()
+    return {
+        "experts_effective": entropy.exp(),
+        "load_variance": (share * len(share)).var(correction=0),
+        "experts_dead": (share == 0).to(share.dtype).mean(),
+    }
+
+
+@dataclass(frozen=True, kw_only=True)
+class RouterTerm(Term):
+    """A regulariser that needs a block with experts."""
+
+    def check_model(self, model: Any) -> None:
+        if isinstance(model.block, Hybrid) and model.block.experts < 2:
+            raise ConfigError(
+                f"objective.{self.kind} weighs a router and model.block has none: give it a weight of 0, or the block "
+                "experts (--model.block.experts 32 --model.block.top_k 4)"
+            )
+
+    def routing(self, facts: Facts) -> Routing:
+        routing = routing_of(facts.notes)
+        if routing is None:
+            raise ConfigError(f"objective.{self.kind} weighs a router, and this block notes none")
+        return routing
+
+
+@register_term("balance")
+@dataclass(frozen=True, kw_only=True)
+class Balance(RouterTerm):
+    """Switch load balancing: experts should share the tokens."""
+
+    weight: float = 0.01
+    """lambda_bal."""
+
+    def loss(self, facts: Facts, module: None) -> Tensor:
+        return switch_balance(self.routing(facts))
+
+
+@register_term("router-z")
+@dataclass(frozen=True, kw_only=True)
+class RouterZ(RouterTerm):
+    """The ST-MoE z-loss: router logits should stay small."""
+
+    weight: float = 0.001
+    """lambda_z."""
+
+    def loss(self, facts: Facts, module: None) -> Tensor:
+        return router_z(self.routing(facts))

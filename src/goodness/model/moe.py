@@ -1,0 +1,80 @@
+"""A mixture of GEGLU experts: every token goes through the k experts its router likes best.
+
+No capacity limit, no token dropped. A chosen expert weighs with its share of the softmax over all experts, scaled
+so that the k weights sum to one.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from goodness.model.attention import widen
+
+GROUPED = (torch.float32, torch.bfloat16, torch.float16)
+"""What torch's grouped matrix product takes, if rows are whole multiples of 16 bytes; else the plain way is gone."""
+
+
+class Routing(NamedTuple):
+    """Router logits `[tokens, experts]`, the chosen experts and their weights `[tokens, k]`."""
+
+    logits: Tensor
+    chosen: Tensor
+    weights: Tensor
+
+
+def route(logits: Tensor, k: int) -> Routing:
+    """The k best experts of every token."""
+    share, chosen = logits.softmax(dim=-1).topk(k, dim=-1)
+    return Routing(logits, chosen, share / share.sum(dim=-1, keepdim=True))
+
+
+class MixtureOfExperts(nn.Module):
+    """`[..., width]` to the same, and where the tokens went."""
+
+    def __init__(self, width: int, hidden: int, experts: int, k: int) -> None:
+        super().__init__()
+        self.experts, self.k = experts, k
+        self.is_aligned = width % 8 == 0 and hidden % 8 == 0
+        self.router = nn.Linear(width, experts, bias=False)
+        self.gate_up = nn.Parameter((2 * torch.rand(experts, width, 2 * hidden) - 1) * width**-0.5)
+        self.down = nn.Parameter((2 * torch.rand(experts, hidden, width) - 1) * hidden**-0.5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Routing]:
+        flat = x.reshape(-1, x.shape[-1])
+        with torch.autocast(x.device.type, enabled=False):  # a router in bfloat16 would flip its choices
+            routing = route(F.linear(widen(flat), self.router.weight.to(widen(flat).dtype)), self.k)
+        mix = self.mix if self.is_aligned and flat.dtype in GROUPED else self.mix_plainly
+        return mix(flat, routing).reshape(x.shape), routing
+
+    def mix(self, flat: Tensor, routing: Routing) -> Tensor:
+        """Sort the (token, choice) pairs by expert, one grouped product per layer, sort back, weigh, add."""
+        kind = flat.device.type
+        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else flat.dtype
+        tokens, k = routing.chosen.shape
+        order = routing.chosen.reshape(-1).argsort(stable=True)
+        ends = load(routing).cumsum(dim=0).to(torch.int32)
+        inputs = flat.to(dtype)[order // k]
+        gate, up = F.grouped_mm(inputs, self.gate_up.to(dtype), offs=ends).chunk(2, dim=-1)
+        outputs = F.grouped_mm(F.gelu(gate) * up, self.down.to(dtype), offs=ends)
+        back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
+        return (outputs[back].reshape(tokens, k, -1) * routing.weights.unsqueeze(-1).to(dtype)).sum(dim=1)
+
+    def mix_plainly(self, flat: Tensor, routing: Routing) -> Tensor:
+        """The readable twin of `mix`: one expert after the other, each on the tokens that chose it."""
+        total = torch.zeros_like(flat)
+        for expert in range(self.experts):
+            tokens, choice = (routing.chosen == expert).nonzero(as_tuple=True)
+            gate, up = (flat[tokens] @ self.gate_up[expert]).chunk(2, dim=-1)
+            output = (F.gelu(gate) * up) @ self.down[expert]
+            total = total.index_add(0, tokens, output * routing.weights[tokens, choice].unsqueeze(-1).to(output.dtype))
+        return total
+
+
+def load(routing: Routing) -> Tensor:
+    """How many choices went to each expert, `[experts]`."""
+    experts = torch.arange(routing.logits.shape[-1], device=routing.chosen.device)
+    return (routing.chosen.reshape(-1, 1) == experts).sum(dim=0)
