@@ -58,6 +58,14 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["train", "demo", "--device", "cuda:99"], "there is no device 'cuda:99'"),
         (["train", "demo", "--plugin", "no_such_plugin_module"], "no_such_plugin_module"),
         (["train", "demo", "--val", "100000"], "val"),
+        (["train", "demo", "--rule.kappa", "3"], "--rule.kappa is a setting of gated"),
+        (
+            ["train", "demo", "--objective.block.weight", "0", "--objective.aspects.weight", "0"],
+            "no term with a weight",
+        ),
+        (["train", "demo", "--model.block.heads", "5"], "model.width 48 must be a multiple"),
+        (["train", "demo", "--split-seed", "1" + 30 * "0"], "split_seed is too large"),
+        (["train", "demo", "--plugin", "no_such_file.py"], "no such file"),
         (["train", "--epochs", "3"], "name the preset first"),
         (["resume", "no/such/run"], "no run folder"),
         (["eval", "no/such/run"], "no run folder"),
@@ -217,3 +225,49 @@ def test_the_library_imports_without_the_command_line_packages() -> None:
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "4.0"
+
+
+def test_output_that_cannot_be_written_does_not_cost_the_run(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    command = [sys.executable, "-m", "goodness", "train", "demo", *TINY, "--epochs", "2", "--out", str(folder)]
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*command, "--events"], stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (folder / "result.json").is_file(), done.stderr
+
+
+def test_a_plugin_that_fails_is_the_users_mistake(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    for text in ("1 / 0", "import sys; sys.exit(0)", "def"):
+        (tmp_path / "broken.py").write_text(text)
+        code, _, error = run(capsys, "train", "demo", "--plugin", str(tmp_path / "broken.py"))
+        assert code == 2
+        assert "cannot be imported" in " ".join(error.split())
+
+
+def test_eval_refuses_data_whose_classes_have_other_names(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    from PIL import Image
+
+    data = tmp_path / "data"
+    for part in ("train", "test"):
+        for name, shade in (("cat", 40), ("dog", 200)):
+            folder = data / part / name
+            folder.mkdir(parents=True)
+            for i in range(20):
+                Image.new("L", (8, 8), shade + i).save(folder / f"{i}.png")
+    options = ["--data", f"folder:{data}", "--epochs", "1", "--out", str(tmp_path / "run"), "--json"]
+    assert run(capsys, "train", "demo", *TINY, *options)[0] == 0
+    assert run(capsys, "eval", str(tmp_path / "run"), "--json")[0] == 0
+    for part in ("train", "test"):
+        (data / part / "cat").rename(data / part / "zebra")
+    code, _, error = run(capsys, "eval", str(tmp_path / "run"), "--json")
+    assert code == 2
+    assert "cat is now dog" in " ".join(error.split())
+
+
+def test_weights_that_run_away_are_told_by_block_and_not_saved(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    options = ["--optim.lr", "1e30", "--optim.warmup", "0", "--optim.clip", "0", "--batch", "1080", "--epochs", "1"]
+    code, _, error = run(capsys, "train", "demo", *TINY, *options, "--out", str(tmp_path / "run"))
+    assert code == 1
+    assert "block 0" in error
+    assert not list((tmp_path / "run" / "checkpoints").glob("*"))

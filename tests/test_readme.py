@@ -42,6 +42,18 @@ def test_the_example_of_own_parts_runs_from_python_and_as_a_plugin(tmp_path: Pat
     assert config["objective"]["small-energy"] == {"kind": "small-energy", "weight": 0.02}
 
 
+def test_the_python_snippet_runs_as_printed_but_for_its_length(tmp_path: Path) -> None:
+    snippet = next(block for block in code_blocks() if "rule.kappa" in block)
+    (tmp_path / "snippet.py").write_text(snippet.replace("seed=1,", "seed=1, epochs=1,"))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(
+        [sys.executable, "snippet.py"], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    (config,) = tmp_path.glob("runs/*/config.json")
+    assert json.loads(config.read_text())["rule"]["kappa"] == 2.0
+
+
 def test_the_files_that_readme_links_to_exist() -> None:
     links = re.findall(r"\]\(([^)#:]+)\)", README)
     assert links

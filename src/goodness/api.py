@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from goodness.config import Config, from_dict, override, to_dict
 from goodness.data import sources
-from goodness.data.augment import recipes
+from goodness.data.augment import augment, recipes, uniforms_needed
 from goodness.data.images import ImageData
 from goodness.errors import ConfigError, RunError, UserError
 from goodness.model.network import Network
+from goodness.model.stem import fitting_patch, token_grid
+from goodness.parts import REGISTRIES
 from goodness.predict import goodness_of, scores_of
 from goodness.presets import preset
 from goodness.training.durable import read_json, read_lines, write_json
@@ -31,6 +35,8 @@ from goodness.training.signals import StopRequest
 from goodness.training.stage1 import Listener, Stage1, assess, build_network
 
 FOLDER = "folder:"
+SMALL = 500_000
+"""Numbers in a step's tokens below which one thread is faster (demo: 49,152; half the time of two threads)."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +54,10 @@ class Run:
         """What result.json says; an error while the run is not finished."""
         if not (self.path / "result.json").is_file():
             raise UserError(f"{self.path} is not finished; go on with: goodness resume {self.path}")
-        return read_json(self.path / "result.json")
+        result = read_json(self.path / "result.json")
+        if not isinstance(result, dict) or not {"reported", "weights", "health", "accuracy"} <= result.keys():
+            raise RunError(f"{self.path / 'result.json'} is not what a run writes; remove it and resume the run")
+        return result
 
     @property
     def metrics(self) -> list[dict[str, Any]]:
@@ -66,12 +75,20 @@ class Run:
         folder = RunFolder.open(self.path, for_writing=False)
         tensors, meta = folder.checkpoints.load_weights(name)
         network = Network(self.config.model, tuple(meta["shape"]), len(meta["classes"]))
-        network.load_state_dict(tensors)
+        try:
+            network.load_state_dict(tensors)
+        except RuntimeError as trouble:
+            raise UserError(
+                f"the weights in {self.path} do not fit its config.json, which was changed since: {trouble}"
+            ) from trouble
+        network.class_names = tuple(meta["classes"])
         return network.to(choose_device(device)).requires_grad_(False).eval()
 
-    def predict(self, images: torch.Tensor, *, tta: bool = False, blocks: int | None = None) -> torch.Tensor:
+    def predict(
+        self, images: torch.Tensor | np.ndarray, *, tta: bool = False, blocks: int | None = None
+    ) -> torch.Tensor:
         """Class scores `[n, classes]` of uint8 images `[n, C, H, W]`; the prediction is their argmax."""
-        network = self.network()
+        network, images = self.network(), torch.as_tensor(images)
         if images.dtype != torch.uint8 or tuple(images.shape[1:]) != network.shape:
             raise UserError(
                 f"expected uint8 images of shape [n, {', '.join(map(str, network.shape))}], got {images.dtype} "
@@ -86,7 +103,9 @@ def make_config(base: str | Config, changes: Mapping[str, Any] | None = None) ->
     """A preset (or a configuration) with dotted fields changed, checked."""
     config = preset(base) if isinstance(base, str) else base
     config = override(config, changes or {}).check()
-    if config.data.startswith(FOLDER):  # a run must find its images again from any working folder
+    if (
+        config.data.startswith(FOLDER) and config.data != FOLDER
+    ):  # a run must find its images again from any working folder
         config = override(config, {"data": FOLDER + str(Path(config.data.removeprefix(FOLDER)).expanduser().resolve())})
     recipes[config.augment]  # an unknown name is an error here, not after the data has been read
     sources.find(config.data)
@@ -115,12 +134,9 @@ def train(
     Any configuration field can be changed, top-level ones by keyword, deeper ones by dotted name in `changes`.
     """
     named = {"data": data, "seed": seed, "epochs": epochs, "deterministic": deterministic}
-    wanted = {
-        **(changes or {}),
-        **{name: value for name, value in named.items() if value is not None},
-        **more,
-    }
-    config = make_config(base, wanted)
+    given = {**{name: value for name, value in named.items() if value is not None}, **more}
+    # Order counts, and a key keeps its first place: parts by name come before the dotted settings of the part chosen.
+    config = make_config(base, {**given, **(changes or {}), **given})
     chosen = choose_device(device)
     images = load_data(config, data_dir)
     _refuse_what_cannot_be_built(config, images)
@@ -180,6 +196,9 @@ def evaluate(
             f"the run was trained on images {network.shape} of {network.classes} classes, {data.name} has "
             f"{data.shape} and {len(data.classes)}"
         )
+    if network.class_names != data.classes:
+        differ = [f"{a} is now {b}" for a, b in zip(network.class_names, data.classes) if a != b]
+        raise UserError(f"the classes of {data.name} are not those of the training: {', '.join(differ[:3])}")
     with prepared(chosen, config.deterministic):
         goodness = goodness_of(
             network,
@@ -206,10 +225,9 @@ def load_config(path: str | os.PathLike[str]) -> Config:
     try:
         return from_dict(read_json(folder.config_path)).check()
     except ConfigError as trouble:
-        raise ConfigError(
-            f"{folder.config_path}: {trouble} (a part of your own? import the module that registers it first; on the "
-            "command line: --plugin)"
-        ) from trouble
+        own = any(str(trouble).startswith(f"unknown {registry.kind} ") for registry in REGISTRIES.values())
+        hint = " (a part of your own? import what registers it first; on the command line: --plugin)" if own else ""
+        raise ConfigError(f"{folder.config_path}: {trouble}{hint}") from trouble
 
 
 def load_data(config: Config, data_dir: str | os.PathLike[str] | None = None) -> ImageData:
@@ -217,7 +235,7 @@ def load_data(config: Config, data_dir: str | os.PathLike[str] | None = None) ->
 
 
 @contextlib.contextmanager
-def prepared(device: torch.device, deterministic: bool) -> Iterator[None]:
+def prepared(device: torch.device, deterministic: bool, threads: int | None = None) -> Iterator[None]:
     """Process-wide settings of a run, put back afterwards: deterministic kernels if asked for, attention kernels that
     can be trusted, and the global random state, which a run seeds anew at every block.
 
@@ -228,8 +246,9 @@ def prepared(device: torch.device, deterministic: bool) -> Iterator[None]:
     switches = torch.backends.cuda
     attention = (switches.cudnn_sdp_enabled(), switches.flash_sdp_enabled(), switches.mem_efficient_sdp_enabled())
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
-    precision = torch.get_float32_matmul_precision()
+    precision, threads_before = torch.get_float32_matmul_precision(), torch.get_num_threads()
     try:
+        torch.set_num_threads(threads or threads_before)
         with torch.random.fork_rng(devices=[device] if is_cuda else []):
             if deterministic:
                 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -243,6 +262,7 @@ def prepared(device: torch.device, deterministic: bool) -> Iterator[None]:
         torch.use_deterministic_algorithms(before[0])
         torch.backends.cudnn.benchmark = before[1]
         torch.set_float32_matmul_precision(precision)
+        torch.set_num_threads(threads_before)
         if is_cuda:
             _allow_attention(*attention)
 
@@ -254,16 +274,43 @@ def _allow_attention(cudnn: bool, flash: bool, efficient: bool) -> None:
 
 
 def _refuse_what_cannot_be_built(config: Config, data: ImageData) -> None:
-    """Build the network without memory, and import what is optional: mistakes come before a folder is made."""
-    with torch.device("meta"):
-        build_network(config, data)
+    """Try the network on two blank images, and import what is optional: mistakes come before a folder is made."""
+    pixels, recipe = torch.zeros(2, *data.shape, dtype=torch.uint8), recipes[config.augment]
+    try:
+        with torch.random.fork_rng(devices=[]), torch.no_grad():
+            network = build_network(config, data)
+            views = augment(pixels, torch.zeros(2, uniforms_needed(recipe)), recipe, data.flips)
+            network.block(0)(network.tokens(views), torch.zeros(2, dtype=torch.int64))
+    except (ValueError, RuntimeError, OverflowError) as trouble:
+        size = "x".join(map(str, data.shape))
+        raise ConfigError(f"this network cannot take images of {size} ({data.name}): {trouble}") from trouble
     if config.keep.tensorboard:
         from goodness.report.tensorboard import summary_writer
 
         summary_writer()
 
 
+def _suitable_threads(config: Config, data: ImageData) -> int:
+    """One where tensors are so small that threads wait for each other more than they work; else what torch has."""
+    rows = 4 * min(config.batch, len(data.train)) * config.model.width
+    tokens = math.prod(token_grid(*data.shape[1:], config.model.stem.patch or fitting_patch(*data.shape[1:])))
+    return 1 if rows * tokens < SMALL else torch.get_num_threads()
+
+
 def _go(
+    folder: RunFolder,
+    config: Config,
+    data: ImageData,
+    device: torch.device,
+    data_dir: str | os.PathLike[str] | None,
+    listen: Listener | None,
+) -> Run:
+    threads = _suitable_threads(config, data) if device.type == "cpu" else torch.get_num_threads()
+    with prepared(device, config.deterministic, threads):
+        return _run_stage1(folder, config, data, device, data_dir, listen)
+
+
+def _run_stage1(
     folder: RunFolder,
     config: Config,
     data: ImageData,
@@ -276,7 +323,7 @@ def _go(
         reason += "; deterministic kernels"
     facts = environment(device, dtype, reason)
     facts["data"] = {"provenance": data.provenance, "dir": str(sources.cache_dir(data_dir).resolve())}
-    with prepared(device, config.deterministic), StopRequest() as stop, contextlib.ExitStack() as sinks:
+    with StopRequest() as stop, contextlib.ExitStack() as sinks:
         if config.keep.tensorboard:
             from goodness.report.tensorboard import tensorboard_sink
 
@@ -294,6 +341,8 @@ def _with_earlier_lives(folder: RunFolder, config: Config, facts: dict[str, Any]
     if not folder.environment_path.is_file():
         return facts
     first = read_json(folder.environment_path)
+    if not isinstance(first, dict):
+        return facts
     changed = [name for name in ("torch", "device_name", "threads", "dtype") if first.get(name) != facts[name]]
     if changed and config.deterministic:
         words = ", ".join(f"{name} was {first.get(name)}, is {facts[name]}" for name in changed)
@@ -303,5 +352,6 @@ def _with_earlier_lives(folder: RunFolder, config: Config, facts: dict[str, Any]
 
 def _remembered_data_dir(path: str | os.PathLike[str]) -> str | None:
     with contextlib.suppress(RunError, KeyError, TypeError):  # a run killed at birth has no such file yet
-        return read_json(Path(path) / "environment.json")["data"]["dir"]
+        place = read_json(Path(path) / "environment.json")["data"]["dir"]
+        return place if isinstance(place, str) else None
     return None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
+import io
 import json
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -167,6 +169,9 @@ class DataCheckArgs:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when all is well, 2 for a mistake in what was asked, 1 for a run's own trouble."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal of few letters shows '?', not a traceback
     command = arguments[0] if arguments else ""
     if command in ("", "-h", "--help", "help"):
         out.print(ABOUT, markup=False, soft_wrap=True)
@@ -185,6 +190,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         err.print("interrupted at once; the last checkpoint stands")
         return 130
     except BrokenPipeError:
+        return 1
+    except (PermissionError, IsADirectoryError, NotADirectoryError) as trouble:
+        err.print(f"goodness: {trouble.filename}: {trouble.strerror}", markup=False, soft_wrap=True)
+        return 2
+    except OSError as trouble:
+        err.print(f"goodness: {trouble}", markup=False, soft_wrap=True)
+        return 1
+    except (MemoryError, RuntimeError) as trouble:
+        if not isinstance(trouble, MemoryError) and "memory" not in str(trouble).lower():
+            raise
+        err.print(
+            f"goodness: it does not fit in memory: {str(trouble).splitlines()[0]}. Try a smaller --batch, "
+            "--model.width or --keep.memory-mb",
+            markup=False,
+            soft_wrap=True,
+        )
         return 1
 
 
@@ -242,7 +263,7 @@ def resume_command(arguments: list[str]) -> int:
     args = tyro.cli(ResumeArgs, args=arguments, prog="goodness resume")
     _import_plugins(args.plugin)
     if (args.run / "result.json").is_file():
-        err.print(f"{args.run} is finished already")
+        err.print(f"{args.run} is finished already", markup=False, soft_wrap=True)
     with _progress(args.events, args.json) as progress:
         run = api.resume(args.run, device=args.device, data_dir=args.data_dir, listen=progress.listen)
     return _show_run(run, args.json, args.events)
@@ -270,9 +291,9 @@ def demo_command(arguments: list[str]) -> int:
     console.print(tables.demo_table(result))
     figure = folder / "demo.png"
     if figure.is_file():
-        console.print(f"figure: {figure}    runs: {folder}", soft_wrap=True)
+        console.print(f"figure: {figure}    runs: {folder}", markup=False, soft_wrap=True)
     else:
-        console.print(f"runs: {folder}    (no figure: pip install 'goodness[plots]')", soft_wrap=True)
+        console.print(f"runs: {folder}    (no figure: pip install 'goodness[plots]')", markup=False, soft_wrap=True)
     console.print(f"\n{demo_sentence(result)}", soft_wrap=True)
     if args.json:
         print(json.dumps(result))
@@ -304,7 +325,7 @@ def _data_get(arguments: list[str]) -> int:
     args = tyro.cli(DataGetArgs, args=arguments, prog="goodness data get")
     with Progress(err) as progress:
         place = sources.get(args.name, args.data_dir, progress.bytes_listener(args.name))
-    out.print(f"{args.name} is at {place}", soft_wrap=True)
+    out.print(f"{args.name} is at {place}", markup=False, soft_wrap=True)
     return 0
 
 
@@ -415,8 +436,11 @@ def _import_plugins(names: Sequence[str]) -> None:
                 spec.loader.exec_module(module)
             else:
                 importlib.import_module(name)
-        except ImportError as trouble:
-            raise UserError(f"--plugin {name} cannot be imported: {trouble}") from trouble
+        except UserError:
+            raise
+        except (Exception, SystemExit) as trouble:  # whatever a plugin does while it loads
+            reason = f"{type(trouble).__name__}: {trouble}"
+            raise UserError(f"--plugin {name!r} cannot be imported: {reason}") from trouble
 
 
 def _progress(events: bool, as_json: bool) -> Progress:
@@ -432,7 +456,11 @@ def _show_run(run: api.Run, as_json: bool, events: bool) -> int:
         _print_json({"run": str(run.path), **run.result})
     else:
         out.print(tables.result_table(run.result))
-        out.print(f"run: {run.path}    score it again: goodness eval {run.path}", soft_wrap=True)
+        out.print(
+            f"run: {run.path}    score it again: goodness eval {shlex.quote(str(run.path))}",
+            markup=False,
+            soft_wrap=True,
+        )
     return 0
 
 

@@ -171,6 +171,9 @@ class Config:
             "keep.checkpoint_steps": (self.keep.checkpoint_steps, 0),
             "keep.memory_mb": (self.keep.memory_mb, 1),
         }
+        for name, value in _flat(to_dict(self)).items():
+            if isinstance(value, int) and abs(value) >= 2**63:
+                raise ConfigError(f"{name} is too large a number: {value}")
         for name, (value, least) in at_least.items():
             if not value >= least:
                 raise ConfigError(f"{name} must be at least {least}, got {value}")
@@ -189,9 +192,9 @@ class Config:
             raise ConfigError(f"optim.betas must lie in [0, 1), got {self.optim.betas}")
         if self.step.handoff == "after_update" and self.step.mode == "fused":
             raise ConfigError("step.handoff after_update needs step.mode sequential: fused updates all blocks at once")
-        if not self.objective:
-            raise ConfigError("objective has no term: name at least one, such as --objective.block.weight 1")
         used = {name for name, term in self.objective.items() if term.weight != 0}
+        if not used:
+            raise ConfigError("objective has no term with a weight: give one, such as --objective.block.weight 1")
         if "mgc" in used and {"block", "curr"} & used:
             raise ConfigError(
                 "objective.mgc takes the place of block and curr: give those a weight of 0 (--objective.block.weight 0)"

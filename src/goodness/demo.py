@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import queue
+import shlex
 import subprocess
 import sys
 import threading
@@ -47,6 +48,10 @@ def run_demo(
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as trouble:
         raise UserError(f"cannot use {folder}: {trouble.strerror}; choose another --out") from trouble
+    known = {*RULES, *(f"{rule}.log" for rule in RULES), "demo.json", "demo.png", "demo.svg"}
+    strange = sorted(child.name for child in folder.iterdir() if child.name not in known)
+    if strange:
+        raise UserError(f"{folder} holds other things ({', '.join(strange[:3])}); choose another --out")
     for rule in RULES:
         _refuse_other_settings(folder / rule, override(wanted, {"rule": rule}))
     _run_all(folder, seed, epochs, listen or (lambda event: None))
@@ -66,9 +71,11 @@ def run_demo(
 
 
 def shows_free_riding(result: dict[str, Any]) -> bool:
-    """Whether the deepest block has collapsed under LCFF against both healthy rules."""
+    """Whether the deepest block works under both healthy rules and has collapsed under LCFF, at about one accuracy."""
     deepest = {rule["name"]: rule["blocks"][-1]["sep_cur"] for rule in result["rules"]}
-    return deepest["lcff"] < COLLAPSED * min(deepest["local"], deepest["gated"])
+    accuracies = [rule["accuracy"] for rule in result["rules"]]
+    healthy = min(deepest["local"], deepest["gated"])
+    return healthy >= 1 and deepest["lcff"] < COLLAPSED * healthy and max(accuracies) - min(accuracies) <= 0.05
 
 
 def demo_sentence(result: dict[str, Any]) -> str:
@@ -109,7 +116,9 @@ def _run_all(folder: Path, seed: int, epochs: int | None, listen: Listener) -> N
                     for _ in range(events.qsize()):
                         listen(events.get_nowait())
                 if stop.requested:
-                    raise Interrupted(f"stopped; go on with: goodness demo --out {folder}", stop.exit_code)
+                    raise Interrupted(
+                        f"stopped; go on with: goodness demo --out {shlex.quote(str(folder))}", stop.exit_code
+                    )
                 for rule, process in list(running.items()):
                     if process.poll() is not None:
                         del running[rule]

@@ -143,3 +143,40 @@ def test_a_network_that_cannot_be_built_leaves_no_folder(tmp_path: Path) -> None
         with pytest.raises(goodness.ConfigError):
             goodness.train("demo", out=tmp_path / "run", changes=changes)
     assert not (tmp_path / "run").exists()
+
+
+def test_parts_that_break_their_word_hear_which_word_it_was(tmp_path: Path) -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Scalar(goodness.Rule):
+        def weight(self, past: goodness.Past) -> Tensor:
+            return past.total.mean()
+
+    @dataclass(frozen=True, kw_only=True)
+    class Vector(goodness.Term):
+        def loss(self, facts: goodness.Facts, module: None) -> Tensor:
+            return facts.goodness.pos
+
+    parts.rules.register("scalar")(Scalar)
+    parts.terms.register("vector")(Vector)
+    try:
+        for changes, message in (
+            ({"rule": "scalar"}, "rule 'scalar' must give a weight per example"),
+            ({"objective.vector.weight": 1.0}, "term 'vector' must give a scalar"),
+        ):
+            with pytest.raises(goodness.ConfigError, match=message):
+                goodness.train(shrunk("demo", {**changes, "epochs": 1}), out=tmp_path / message[:4], device="cpu")
+    finally:
+        del parts.rules._parts["scalar"], parts.terms._parts["vector"]
+
+
+def test_images_too_small_for_the_network_are_refused_before_a_folder_is_made(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for part in ("train", "test"):
+        for name in ("a", "b"):
+            (tmp_path / part / name).mkdir(parents=True)
+            for i in range(20):
+                Image.new("L", (1, 1), 10 * i).save(tmp_path / part / name / f"{i}.png")
+    with pytest.raises(goodness.UserError, match="1x1x1"):
+        goodness.train("demo", data=f"folder:{tmp_path}", out=tmp_path / "run", epochs=1)
+    assert not (tmp_path / "run").exists()

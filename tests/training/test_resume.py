@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import shlex
 import subprocess
 import sys
 import time
@@ -169,7 +170,7 @@ def test_a_request_to_stop_saves_says_how_to_go_on_and_costs_no_bit(fate: Fate, 
         stopped = ends[name][0]
         assert stopped["end"] == "stopped", name
         assert stopped["code"] == {"SIGTERM": 143, "SIGINT": 130}[kind]
-        assert f"go on with: goodness resume {tmp_path / name}" in stopped["message"]
+        assert f"go on with: goodness resume {shlex.quote(str(tmp_path / name))}" in stopped["message"]
         place = f"epoch {position['epoch'] + 1} of 3, step {position['step']} of 3"
         assert f"stopped at {place if position['epoch'] < 3 else 'the last evaluation'}" in stopped["message"]
         assert {key: stopped["position"][key] for key in position} == position, f"{name}: saved where it stopped"

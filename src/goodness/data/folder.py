@@ -98,7 +98,11 @@ def _listed(part: Path, expected: tuple[str, ...] | None) -> tuple[tuple[str, ..
     files: list[tuple[Path, int]] = []
     empty: list[Path] = []
     for label, name in enumerate(classes):
-        inside = sorted(child for child in (part / name).iterdir() if child.is_file() and not _is_noise(child))
+        children = sorted(child for child in (part / name).iterdir() if not _is_noise(child))
+        nested = [child for child in children if child.is_dir()]
+        if nested:
+            raise DataError(f"{_some(nested)}: a folder inside a class folder; move its images up, or it away")
+        inside = [child for child in children if child.is_file()]
         if not inside:
             empty.append(part / name)
         files += [(file, label) for file in inside]

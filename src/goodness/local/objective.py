@@ -7,6 +7,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from goodness.errors import ConfigError
 from goodness.local.facts import Facts
 from goodness.parts import Term
 
@@ -25,6 +26,9 @@ class Objective:
         values: dict[str, Tensor] = {}
         for name, term in self.active(facts.depth, facts.blocks):
             value = term.loss(facts, _extra(modules, name))
+            if not isinstance(value, Tensor) or value.dim() != 0:
+                found = list(value.shape) if isinstance(value, Tensor) else value
+                raise ConfigError(f"term '{name}' must give a scalar tensor, and gave {found}")
             values[name] = value
             total = total + term.coefficient(facts.depth, facts.blocks) * value
         return total, values

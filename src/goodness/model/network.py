@@ -38,6 +38,7 @@ class Network(nn.Module):
         super().__init__()
         channels, height, width = shape
         self.config, self.shape, self.classes = config, shape, classes
+        self.class_names = tuple(str(label) for label in range(classes))
         patch = config.stem.patch or fitting_patch(height, width)
         self.grid = token_grid(height, width, patch)
         self.register_buffer("mean", torch.tensor(mean or (0.0,) * channels).reshape(1, -1, 1, 1))

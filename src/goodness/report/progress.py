@@ -40,6 +40,7 @@ class Progress:
         self.begun: dict[str, float] = {}  # where each run stood when it was first heard of
         self.started = time.monotonic()
         self.last_line = 0.0
+        self.is_deaf = False
 
     def __enter__(self) -> Progress:
         if self.console is not None and self.console.is_terminal and not self.quiet:
@@ -61,6 +62,15 @@ class Progress:
             self.bars.stop()
 
     def listen(self, event: dict[str, Any]) -> None:
+        """Show an event. Output that cannot be written (a closed pipe, a full log disk) must not cost the run."""
+        if self.is_deaf:
+            return
+        try:
+            self._show(event)
+        except (OSError, ValueError):
+            self.is_deaf = True
+
+    def _show(self, event: dict[str, Any]) -> None:
         if self.lines is not None:
             self.lines(event)
         if self.console is None or self.quiet:
@@ -78,9 +88,11 @@ class Progress:
             self._say(f"note: {event['text']}")
 
     def _step(self, name: str, event: dict[str, Any]) -> None:
+        if not self.done:
+            self.started = time.monotonic()  # start-up is no measure of the steps
         steps, epochs = event["steps"], event["epochs"]
         done = event["epoch"] * steps + event["step"]
-        self.begun.setdefault(name, (done - 1) / (steps * epochs))
+        self.begun.setdefault(name, done / (steps * epochs))
         self.done[name] = done / (steps * epochs)
         if self.bars is not None:
             if name not in self.tasks:

@@ -10,7 +10,7 @@ from types import FrameType
 
 
 class StopRequest:
-    """SIGTERM and the first Ctrl-C set `requested`; a second Ctrl-C raises KeyboardInterrupt at once.
+    """SIGTERM, SIGHUP (a closed terminal) and the first Ctrl-C set `requested`; a second Ctrl-C raises at once.
 
         with StopRequest() as stop:
             for batch in batches:
@@ -28,7 +28,7 @@ class StopRequest:
     message that the run is saving and that a second Ctrl-C stops it at once.
     """
 
-    _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
 
     def __init__(self, on_request: Callable[[int], object] | None = None) -> None:
         self._on_request = on_request

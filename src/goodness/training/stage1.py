@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -103,7 +104,7 @@ class Stage1:
             where = f"epoch {epoch + 1} of {epochs}, step {self.position.step} of {self.steps}"
             where = where if epoch < epochs else "the last evaluation"
             raise Interrupted(
-                f"stopped at {where} and saved; go on with: goodness resume {self.folder.path}",
+                f"stopped at {where} and saved; go on with: goodness resume {shlex.quote(str(self.folder.path))}",
                 self.stop.exit_code,
             ) from None
 
@@ -201,6 +202,16 @@ class Stage1:
         return min(1.0, self.position.epoch / self.config.epochs)
 
     def goodness(self, network: Network, split: Split, tta: bool = False) -> Tensor:
+        found = self._goodness(network, split, tta)
+        for depth, scores in enumerate(found):
+            if not bool(scores.isfinite().all()):
+                raise RunError(
+                    f"block {depth}: goodness is not finite after epoch {self.position.epoch + 1}; the weights have "
+                    "run away. Nothing of it was saved. Try a smaller --optim.lr, and start again."
+                )
+        return found
+
+    def _goodness(self, network: Network, split: Split, tta: bool) -> Tensor:
         return goodness_of(
             network,
             split.images,
@@ -320,8 +331,14 @@ class Stage1:
                 for sums in unflatten_state(tensors, state["sums"])
             ]
             self.resumed_at = self.position.seconds
-        truncate_lines(self.folder.metrics_path, lambda line: line["epoch"] < self.position.epoch)
+        elif self.folder.metrics_path.is_file():
+            self.listen({"event": "note", "text": "there is no checkpoint; training starts from the beginning"})
+        truncate_lines(self.folder.metrics_path, self._is_done)
         self.started = self.saved = time.monotonic()
+
+    def _is_done(self, line: dict[str, Any]) -> bool:
+        """Whether a line of metrics.jsonl is of an epoch that the checkpoint has behind it."""
+        return isinstance(line.get("epoch"), int) and line["epoch"] < self.position.epoch
 
 
 def build_network(config: Config, data: ImageData) -> Network:

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from goodness.config import Config
 from goodness.diagnostics.margins import training_measures
-from goodness.errors import RunError
+from goodness.errors import ConfigError, RunError
 from goodness.local.facts import Facts, Trio
 from goodness.local.ledger import Ledger
 from goodness.local.negatives import Mined, Mining
@@ -312,6 +312,7 @@ class Stepper:
             goodness = Trio.of_streams(output.goodness, self.streams)
             aspects = Trio.of_streams(output.aspects, self.streams)
             weight = self.config.rule.weight(ledger.past(goodness.pos.detach(), self.blocks, situation.progress))
+            self._require_shapes(output, tokens, weight, len(labels))
             history, history_aspects = ledger.history(goodness, aspects)
             facts = Facts(
                 depth=depth,
@@ -333,7 +334,25 @@ class Stepper:
                 neutral=neutral,
             )
             loss, measured = self._judge(self.objective, facts, block.extras)
+        if torch.is_grad_enabled() and not loss.requires_grad:
+            raise ConfigError(f"no term of the objective gives block {depth} anything to learn from")
         return Judged(loss, facts, tokens_on, neutral_on, measured)
+
+    def _require_shapes(self, output: BlockOutput, tokens: Tensor, weight: Tensor, batch: int) -> None:
+        """Parts from outside keep their word, or hear which word it was."""
+        if output.tokens.shape != tokens.shape:
+            raise ConfigError(
+                f"block '{self.config.model.block.kind}' must give tokens of the shape it gets, {list(tokens.shape)}, "
+                f"and gave {list(output.tokens.shape)}"
+            )
+        if output.goodness.shape != tokens.shape[:1] or output.aspects.shape[:1] != tokens.shape[:1]:
+            raise ConfigError(
+                f"goodness '{self.config.model.goodness.kind}' must give one number and a row of aspects per row, "
+                f"{len(tokens)}, and gave {list(output.goodness.shape)} and {list(output.aspects.shape)}"
+            )
+        if not isinstance(weight, Tensor) or weight.shape != (batch,):
+            found = list(weight.shape) if isinstance(weight, Tensor) else weight
+            raise ConfigError(f"rule '{self.config.rule.kind}' must give a weight per example, [{batch}]: {found}")
 
     def update(self, depth: int, facts: Facts, norm: Tensor, moment: Moment) -> None:
         """Clip, step and average block d; its terms may then update their memories."""
