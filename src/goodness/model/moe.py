@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from goodness.model.attention import widen
 
 GROUPED = (torch.float32, torch.bfloat16, torch.float16)
-"""What torch's grouped matrix product takes, if rows are whole multiples of 16 bytes; else the plain way is gone."""
+"""What torch's grouped matrix product takes, if rows are whole multiples of 16 bytes; else we go the plain way."""
 
 
 class Routing(NamedTuple):
@@ -47,13 +47,19 @@ class MixtureOfExperts(nn.Module):
         flat = x.reshape(-1, x.shape[-1])
         with torch.autocast(x.device.type, enabled=False):  # a router in bfloat16 would flip its choices
             routing = route(F.linear(widen(flat), self.router.weight.to(widen(flat).dtype)), self.k)
-        mix = self.mix if self.is_aligned and flat.dtype in GROUPED else self.mix_plainly
-        return mix(flat, routing).reshape(x.shape), routing
+        if self.is_aligned and _computed_in(flat) == torch.bfloat16:
+            return self.mix(flat, routing).reshape(x.shape), routing
+        return self._mix_outside_graphs(flat, routing).reshape(x.shape), routing
+
+    @torch.compiler.disable()
+    def _mix_outside_graphs(self, flat: Tensor, routing: Routing) -> Tensor:
+        """Where a compiled graph could not take the grouped product in (it knows bfloat16 alone) or the plain way."""
+        mix = self.mix if self.is_aligned and _computed_in(flat) in GROUPED else self.mix_plainly
+        return mix(flat, routing)
 
     def mix(self, flat: Tensor, routing: Routing) -> Tensor:
         """Sort the (token, choice) pairs by expert, one grouped product per layer, sort back, weigh, add."""
-        kind = flat.device.type
-        dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else flat.dtype
+        dtype = _computed_in(flat)
         tokens, k = routing.chosen.shape
         order = routing.chosen.reshape(-1).argsort(stable=True)
         ends = load(routing).cumsum(dim=0).to(torch.int32)
@@ -72,6 +78,11 @@ class MixtureOfExperts(nn.Module):
             output = (F.gelu(gate) * up) @ self.down[expert]
             total = total.index_add(0, tokens, output * routing.weights[tokens, choice].unsqueeze(-1).to(output.dtype))
         return total
+
+
+def _computed_in(x: Tensor) -> torch.dtype:
+    kind = x.device.type
+    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 def load(routing: Routing) -> Tensor:
