@@ -305,25 +305,14 @@ def _go(
     data_dir: str | os.PathLike[str] | None,
     listen: Listener | None,
 ) -> Run:
-    threads = _suitable_threads(config, data) if device.type == "cpu" else torch.get_num_threads()
-    with prepared(device, config.deterministic, threads):
-        return _run_stage1(folder, config, data, device, data_dir, listen)
-
-
-def _run_stage1(
-    folder: RunFolder,
-    config: Config,
-    data: ImageData,
-    device: torch.device,
-    data_dir: str | os.PathLike[str] | None,
-    listen: Listener | None,
-) -> Run:
     dtype, reason = choose_dtype(device)
     if config.deterministic and device.type == "cuda":
         reason += "; deterministic kernels"
-    facts = environment(device, dtype, reason)
-    facts["data"] = {"provenance": data.provenance, "dir": str(sources.cache_dir(data_dir).resolve())}
-    with StopRequest() as stop, contextlib.ExitStack() as sinks:
+    threads = _suitable_threads(config, data) if device.type == "cpu" else None
+    settings = prepared(device, config.deterministic, threads)
+    with settings, StopRequest() as stop, contextlib.ExitStack() as sinks:
+        facts = environment(device, dtype, reason)
+        facts["data"] = {"provenance": data.provenance, "dir": str(sources.cache_dir(data_dir).resolve())}
         if config.keep.tensorboard:
             from goodness.report.tensorboard import tensorboard_sink
 

@@ -55,19 +55,11 @@ class PresetsArgs:
 
 
 @dataclass(kw_only=True)
-class TrainArgs:
-    """Train a preset. Every field of its configuration is an option under its dotted name.
+class RunOptions:
+    """What `train` and `resume` share: where and how, never what is learned."""
 
-    Parts are chosen by name (--rule gated, --negatives random, --model.label add) and then set
-    (--rule.kappa 4). Naming a term that the preset lacks adds it (--objective.curr.rho 3);
-    a weight of 0 switches one off.
-    """
-
-    config: Annotated[Config, tyro.conf.arg(name="")]
-    out: Path | None = None
-    """Folder of the run; runs/PRESET-DATA-sSEED-N by default."""
     data_dir: Path | None = None
-    """Where data sets are kept; else $GOODNESS_DATA, else the user's cache folder."""
+    """Where data sets are kept. Default: where a resumed run found them, $GOODNESS_DATA, the user's cache folder."""
     device: str = "auto"
     """auto, cpu, cuda, cuda:1, ..."""
     plugin: tuple[str, ...] = ()
@@ -79,21 +71,25 @@ class TrainArgs:
 
 
 @dataclass(kw_only=True)
-class ResumeArgs:
+class TrainArgs(RunOptions):
+    """Train a preset. Every field of its configuration is an option under its dotted name.
+
+    Parts are chosen by name (--rule gated, --negatives random, --model.label add) and then set
+    (--rule.kappa 4). Naming a term that the preset lacks adds it (--objective.curr.rho 3);
+    a weight of 0 switches one off.
+    """
+
+    config: Annotated[Config, tyro.conf.arg(name="")]
+    out: Path | None = None
+    """Folder of the run; runs/PRESET-DATA-sSEED-N by default."""
+
+
+@dataclass(kw_only=True)
+class ResumeArgs(RunOptions):
     """Go on with a run from its newest checkpoint. With --deterministic runs, to the same bits."""
 
     run: tyro.conf.Positional[Path]
     """The run's folder."""
-    data_dir: Path | None = None
-    """Where data sets are kept; by default where the run found them."""
-    device: str = "auto"
-    """auto, cpu, cuda, cuda:1, ..."""
-    plugin: tuple[str, ...] = ()
-    """Python modules or files to import first: where your own rules, terms and blocks register."""
-    json: bool = False
-    """End with the result as one JSON object."""
-    events: bool = False
-    """Print progress as JSON lines, for programs."""
 
 
 @dataclass(kw_only=True)
