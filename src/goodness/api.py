@@ -34,7 +34,6 @@ from goodness.training.run import (
 from goodness.training.signals import StopRequest
 from goodness.training.stage1 import Listener, Stage1, assess, build_network
 
-FOLDER = "folder:"
 SMALL = 500_000
 """Numbers in a step's tokens below which one thread is faster (demo: 49,152; half the time of two threads)."""
 
@@ -103,10 +102,7 @@ def make_config(base: str | Config, changes: Mapping[str, Any] | None = None) ->
     """A preset (or a configuration) with dotted fields changed, checked."""
     config = preset(base) if isinstance(base, str) else base
     config = override(config, changes or {}).check()
-    if (
-        config.data.startswith(FOLDER) and config.data != FOLDER
-    ):  # a run must find its images again from any working folder
-        config = override(config, {"data": FOLDER + str(Path(config.data.removeprefix(FOLDER)).expanduser().resolve())})
+    config = override(config, {"data": sources.canonical(config.data)})
     recipes[config.augment]  # an unknown name is an error here, not after the data has been read
     sources.find(config.data)
     return config

@@ -246,7 +246,7 @@ def train_command(arguments: list[str]) -> int:
         raise UserError("a run's preset is the name after `train`, not an option")
     with _progress(args.events, args.json) as progress:
         run = api.train(
-            api.make_config(args.config),
+            args.config,
             out=args.out,
             data_dir=args.data_dir,
             device=args.device,

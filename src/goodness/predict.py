@@ -15,7 +15,8 @@ def bytes_per_image(network: Network) -> tuple[int, int]:
     config, (_, height, width) = network.config, network.shape
     tokens = network.grid[0] * network.grid[1]
     hidden = getattr(config.block, "hidden", 4 * config.width)
-    stem = 3 * 4 * height * width * (config.stem.channels // 4 + config.stem.channels // 4)
+    # Both convolutions hold as much: a quarter of the channels at full size, all of them at a quarter of it.
+    stem = 3 * 4 * height * width * 2 * (config.stem.channels // 4)
     return stem, 4 * tokens * (10 * config.width + 4 * hidden)
 
 
@@ -40,7 +41,7 @@ def block_goodness(
         tokens = start.repeat_interleave(len(labels), dim=0)  # [batch * labels, tokens, width], labels fastest
         hypotheses = labels.repeat(len(images))
         goodness = []
-        for depth in range(len(network.blocks) if blocks is None else blocks):
+        for depth in range(_used(network, blocks)):
             output = network.block(depth)(tokens, hypotheses)
             goodness.append(output.goodness.reshape(len(images), len(labels)))
             tokens = network.hand_on(output.tokens)
@@ -56,7 +57,7 @@ def block_goodness_by_label(network: Network, images: Tensor, blocks: int | None
         tokens = network.tokens(images)
         labels = torch.full((len(images),), label, device=images.device)
         column = []
-        for depth in range(len(network.blocks) if blocks is None else blocks):
+        for depth in range(_used(network, blocks)):
             output = network.block(depth)(tokens, labels)
             column.append(output.goodness)
             tokens = network.hand_on(output.tokens)
@@ -88,8 +89,13 @@ def goodness_of(
             scored = [block_goodness(network, view.to(device).float() / 255, blocks, labels).float() for view in group]
         chunks.append(torch.stack(scored).mean(dim=0))
     if not chunks:
-        return torch.zeros(len(network.blocks) if blocks is None else blocks, 0, network.classes, device=device)
+        return torch.zeros(_used(network, blocks), 0, network.classes, device=device)
     return torch.cat(chunks, dim=1)
+
+
+def _used(network: Network, blocks: int | None) -> int:
+    """How many blocks are asked for: all of them unless a number is given."""
+    return len(network.blocks) if blocks is None else blocks
 
 
 def _views(images: Tensor, rows: int, tta: bool) -> Iterator[list[Tensor]]:

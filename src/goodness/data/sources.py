@@ -19,7 +19,19 @@ from goodness.data.folder import ImageFolder
 from goodness.data.images import ImageData, Split, hold_out
 from goodness.errors import ConfigError, DataError
 
-__all__ = ["Dataset", "Raw", "as_split", "cache_dir", "check", "datasets", "find", "get", "listing", "load"]
+__all__ = [
+    "Dataset",
+    "Raw",
+    "as_split",
+    "cache_dir",
+    "canonical",
+    "check",
+    "datasets",
+    "find",
+    "get",
+    "listing",
+    "load",
+]
 
 _FOLDER = "folder:"
 
@@ -33,6 +45,14 @@ def cache_dir(data_dir: str | os.PathLike[str] | None = None) -> Path:
     # The XDG specification says that a relative path does not count.
     base = Path(xdg) if os.path.isabs(xdg) else Path("~/.cache").expanduser()
     return base / "goodness"
+
+
+def canonical(name: str) -> str:
+    """The name under which a run finds its data again from any working folder: a folder's path is made absolute."""
+    path = name.removeprefix(_FOLDER)
+    if path == name or not path:
+        return name
+    return f"{_FOLDER}{Path(path).expanduser().resolve()}"
 
 
 def find(name: str) -> Dataset:
