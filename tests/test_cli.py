@@ -115,7 +115,7 @@ def test_dotted_options_reach_the_configuration(capsys: pytest.CaptureFixture[st
     )
     assert code == 0, error
     config = json.loads((folder / "config.json").read_text())
-    assert config["rule"] == {"kind": "gated", "gamma0": 0.7, "tau": 4.0, "kappa": 2.0, "source": "cumulative"}
+    assert config["rule"] == {"kind": "gated", "gamma0": 0.7, "tau": 1.0, "kappa": 2.0, "source": "cumulative"}
     assert config["objective"]["curr"]["rho"] == 3.0
     assert config["negatives"]["kind"] == "random"
     assert config["model"]["label"]["kind"] == "add"

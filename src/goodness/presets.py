@@ -124,7 +124,7 @@ def demo() -> Config:
         augment="none",
         rule=Constant(gamma=0.0),
         negatives=Teacher(k_first=4, k_last=4),
-        objective={"aspects": Aspects(), "block": Block()},
+        objective={"aspects": Aspects(lambdas=(1.0, 1.0, 1.0, 1.0)), "block": Block()},
         model=Model(width=48, stem=Stem(channels=32, patch=2), block=Hybrid(heads=4, hidden=96)),
         optim=Optim(lr=6e-3, ema=0.99),
         keep=Keep(evaluate_every=5, report="last"),

@@ -82,7 +82,7 @@ class Gated(Rule):
 
     gamma0: float = 0.7
     """Weight of the history where the gate is fully open."""
-    tau: float = 4.0
+    tau: float = 1.0
     """How sharp the gate is."""
     kappa: float = 0.0
     """The goodness at which the gate is half open."""

@@ -35,9 +35,9 @@ class Aspects(Term):
     loss. Without it, this term is a current-block loss and repairs free-riding all by itself.
     """
 
-    lambdas: tuple[float, ...] = (1.0, 1.0, 1.0, 1.0)
+    lambdas: tuple[float, ...] = (1.5, 0.2, 0.3, 0.3)
     """One weight per aspect: align, energy, sharpness, learned."""
-    losses: tuple[Literal["margin", "rank"], ...] = ("margin", "rank", "margin", "margin")
+    losses: tuple[Literal["margin", "rank"], ...] = ("margin", "rank", "rank", "margin")
     """The loss of each aspect."""
     history: bool = True
     """Whether the earlier blocks' aspects enter, weighed by the collaboration rule."""
@@ -155,7 +155,7 @@ class DepthOrder(Term):
 class Reconstruction(Term):
     """A linear decoder gives the block's input back from its output: mean squared error, both positive views."""
 
-    weight: float = 0.1
+    weight: float = 0.05
     """lambda_recon."""
 
     def module(self, width: int, aspects: int) -> nn.Module:
