@@ -11,9 +11,9 @@ import json
 import sys
 from pathlib import Path
 
-from goodness.api import Run
 from goodness.config import differences
 from goodness.presets import preset
+from goodness.runs import Run
 
 KEPT = ("device_name", "torch", "cuda", "cudnn", "driver", "dtype", "python", "commit")
 

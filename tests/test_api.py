@@ -15,7 +15,9 @@ from goodness.errors import ConfigError, DataError, RunError, UserError
 from goodness.local.collaboration import Constant
 from goodness.local.terms import Current
 from goodness.predict import block_goodness_by_label
-from tiny_runs import BLOBS, SIZES, blobs_at_hand, shrunk
+from tiny_runs import BLOBS, BLOCK_SIZES, SIZES, blobs_at_hand, shrunk
+
+BLOCK = {f"model.block.{field}": value for field, value in BLOCK_SIZES.items()}
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -36,7 +38,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> goodness.Run:
         deterministic=True,
         rule="lcff",
         batch=540,
-        changes={**SIZES, "objective.curr.rho": 2, "optim.lr": 1e-3},
+        changes={**SIZES, "model.blocks": 2, **BLOCK, "objective.curr.rho": 2, "optim.lr": 1e-3},
     )
 
 

@@ -271,3 +271,91 @@ def test_weights_that_run_away_are_told_by_block_and_not_saved(
     assert code == 1
     assert "block 0" in error
     assert not list((tmp_path / "run" / "checkpoints").glob("*"))
+
+
+# Stage 2
+
+SMALL_READOUT = ["--readout.width", "16", "--readout.heads", "2", "--readout.epochs", "1"]
+
+
+def test_readout_without_a_run_says_what_it_wants(capsys: pytest.CaptureFixture[str]) -> None:
+    code, output, _ = run(capsys, "readout")
+    assert code == 2
+    assert "usage: goodness readout RUN" in output
+    assert run(capsys, "readout", "--help")[0] == 0
+    code, _, error = run(capsys, "readout", *SMALL_READOUT)
+    assert code == 2
+    assert "name the run first: goodness readout RUN" in " ".join(error.split())
+
+
+def test_the_help_of_readout_lists_its_settings_with_the_runs_own_as_defaults(
+    capsys: pytest.CaptureFixture[str], finished: Path
+) -> None:
+    code, output, _ = run(capsys, "readout", str(finished), "--help")
+    assert code == 0
+    for option in ("--readout.epochs", "--readout.mixup", "--readout.weights", "--out", "--data-dir"):
+        assert option in output
+    epochs = json.loads((finished / "config.json").read_text())["readout"]["epochs"]
+    assert f"(default: {epochs})" in output
+    assert "--model.width" not in output, "a readout takes its run as it is"
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--readout.epochs", "0"], "readout.epochs is 0 in preset 'demo', which has no Stage 2; give a number"),
+        (["--readout.heads", "5"], "readout.width 16 must be a multiple of readout.heads (5)"),
+        (["--readout.augment", "week"], "did you mean 'weak'"),
+        (["--readout.epocs", "3"], "--readout.epochs"),
+        (["--readout.weights", "frist"], "--readout.weights"),
+        (["--epochs", "3"], "--epochs"),
+        (["--device", "cuda:99"], "there is no device 'cuda:99'"),
+    ],
+)
+def test_a_mistake_in_a_readout_exits_with_2_before_a_folder_is_made(
+    capsys: pytest.CaptureFixture[str], finished: Path, options: list[str], expected: str
+) -> None:
+    code, _, error = run(capsys, "readout", str(finished), *SMALL_READOUT, *options)
+    assert code == 2
+    assert expected in " ".join(error.split())
+    assert not (finished / "readout").exists()
+
+
+def test_a_readout_of_a_run_that_is_not_there_exits_with_2(
+    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path
+) -> None:
+    code, _, error = run(capsys, "readout", str(tmp_path / "nothing"))
+    assert code == 2
+    assert "there is no run folder" in " ".join(error.split())
+    code, _, error = run(capsys, "readout", str(finished.parent / "rum"))
+    assert "did you mean 'run'" in " ".join(error.split())
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_eval_of_a_stage_2_that_is_not_there_says_how_to_train_it(
+    capsys: pytest.CaptureFixture[str], finished: Path
+) -> None:
+    code, _, error = run(capsys, "eval", str(finished), "--stage", "s2")
+    assert code == 2
+    assert f"has no Stage 2; train one with: goodness readout {finished}" in " ".join(error.split())
+
+
+def test_a_readout_is_trained_shown_and_scored_again(
+    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "readout"
+    code, output, error = run(capsys, "readout", str(finished), *SMALL_READOUT, "--out", str(folder), "--json")
+    assert code == 0, error
+    result = json.loads(output)
+    assert (result["run"], result["reported"]["stage"], result["epochs"]) == (str(folder), "s2", 1)
+    assert json.loads((folder / "config.json").read_text())["readout"]["width"] == 16
+    code, output, _ = run(capsys, "eval", str(folder), "--json")
+    assert code == 0
+    assert json.loads(output)["accuracy"] == result["reported"]["accuracy"]
+    code, output, _ = run(capsys, "eval", str(folder), "--split", "val")
+    assert code == 0
+    assert "Stage 2 val accuracy" in output
+    code, output, error = run(capsys, "resume", str(folder))
+    assert code == 0
+    assert "finished already" in error
+    assert "Stage 2 test accuracy" in output

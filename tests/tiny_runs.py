@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -14,26 +15,32 @@ import torch
 from goodness.api import make_config
 from goodness.config import Config, override
 from goodness.data.dataset import Dataset, Raw, as_split, datasets
+from goodness.data.digits import Digits
 from goodness.data.images import Split
+from goodness.model.hybrid import Hybrid
+from goodness.model.plain_cnn import ConvStages
 from goodness.presets import preset
 from goodness.training.checkpoint import Checkpoints, weights_sha256
 from goodness.training.durable import read_json, read_lines
 
-SIZES = {
-    "model.width": 8,
-    "model.blocks": 2,
-    "model.block.heads": 2,
-    "model.block.hidden": 8,
-    "model.stem.channels": 4,
-    "model.stem.patch": 2,
-}
+SIZES = {"model.width": 8, "model.stem.channels": 4, "model.stem.patch": 2}
+BLOCK_SIZES = {"heads": 2, "hidden": 8}
 
 
-def shrunk(name: str, changes: Mapping[str, Any] | None = None) -> Config:
-    """A preset with every size cut down, and the changes made."""
-    config = override(preset(name), SIZES)
+def shrunk(name: str, changes: Mapping[str, Any] | None = None, *, blocks: int = 2) -> Config:
+    """A preset with every size cut down and nothing else: widths, blocks, experts, slots, queue. Then the changes."""
+    config = override(preset(name), {**SIZES, "model.blocks": blocks})
+    if isinstance(config.model.block, ConvStages):
+        config = override(config, {"model.block.channels": (4, 8, 8), "model.stem.patch": None})
+    elif isinstance(config.model.block, Hybrid):
+        config = override(config, {f"model.block.{field}": value for field, value in BLOCK_SIZES.items()})
+        if config.model.block.experts > 4:
+            config = override(config, {"model.block.experts": 4, "model.block.top_k": 2})
+        if config.model.block.memory:
+            config = override(config, {"model.block.memory": 3})
     if "supcon" in config.objective:
         config = override(config, {"objective.supcon.queue": 24, "objective.supcon.dimensions": 4})
+    config = override(config, {"readout.width": 16, "readout.heads": 2})
     return make_config(config, changes)
 
 
@@ -62,14 +69,38 @@ class Blobs(Dataset):
         return Raw(classes=classes, train=train, test=test, provenance="drawn for a test")
 
 
+class EasyBlobs(Blobs):
+    """The same patterns under little noise, not to be mirrored: what learns at all learns these in a few epochs."""
+
+    flips = False
+    noise = 0.2
+
+
 class TenBlobs(Blobs):
     """Ten patterns: enough for a top-5 accuracy."""
 
     count = 10
 
 
+class FewDigits(Digits):
+    """A hundred and sixty of scikit-learn's digits: 100 to train on, 20 for validation, 40 to test."""
+
+    sizes = (120, 40)
+    held_out = 20
+
+    def read(self, folder: Path) -> Raw:
+        raw = super().read(folder)
+        return dataclasses.replace(raw, train=_first(raw.train, 120), test=_first(raw.test, 40))
+
+
+def _first(split: Split, count: int) -> Split:
+    return Split(images=split.images[:count], labels=split.labels[:count], indices=split.indices[:count])
+
+
 def register_blobs() -> None:
+    datasets.register("few-digits")(FewDigits)
     datasets.register("blobs")(Blobs)
+    datasets.register("easy-blobs")(EasyBlobs)
     datasets.register("ten-blobs")(TenBlobs)
 
 

@@ -5,11 +5,10 @@ run = goodness.train("demo", data="digits", seed=1)
 print(run.accuracy)
 """
 
-from goodness.api import Run as Run
 from goodness.api import evaluate as evaluate
 from goodness.api import load as load
-from goodness.api import load_config as load_config
 from goodness.api import make_config as make_config
+from goodness.api import readout as readout
 from goodness.api import resume as resume
 from goodness.api import train as train
 from goodness.config import Config as Config
@@ -37,5 +36,7 @@ from goodness.parts import register_negatives as register_negatives
 from goodness.parts import register_rule as register_rule
 from goodness.parts import register_term as register_term
 from goodness.presets import preset as preset
+from goodness.runs import Run as Run
+from goodness.runs import load_config as load_config
 
 __version__ = "0.1.0"

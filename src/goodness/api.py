@@ -6,96 +6,34 @@ import contextlib
 import math
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 
-from goodness.config import Config, from_dict, override, to_dict
+from goodness.config import Config, differences, override, to_dict
 from goodness.data import sources
 from goodness.data.augment import augment, recipes, uniforms_needed
 from goodness.data.images import ImageData
+from goodness.diagnostics.idle import idle_settings
 from goodness.errors import ConfigError, RunError, UserError
-from goodness.model.network import Network
-from goodness.model.stem import fitting_patch, token_grid
-from goodness.parts import REGISTRIES
-from goodness.predict import goodness_of, scores_of
+from goodness.model.network import Network, build_stem, shapes_by_depth
+from goodness.model.readout import AttentiveReadout
+from goodness.model.stripped import StrippedNetwork, class_scores
+from goodness.predict import goodness_of, readout_scores
 from goodness.presets import preset
-from goodness.training.durable import read_json, read_lines, write_json
-from goodness.training.run import (
-    RunFolder,
-    choose_device,
-    choose_dtype,
-    default_run_path,
-    environment,
-)
+from goodness.runs import READOUT, Run, frozen_backbone, load_config
+from goodness.training.backprop import Backprop, build_stripped
+from goodness.training.checkpoint import weights_sha256
+from goodness.training.durable import read_json, write_json
+from goodness.training.loop import Listener, Loop, accuracy_row
+from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment
 from goodness.training.signals import StopRequest
-from goodness.training.stage1 import Listener, Stage1, assess, build_network
+from goodness.training.stage1 import Stage1, assess, build_network
+from goodness.training.stage2 import Stage2, build_readout
 
 SMALL = 500_000
 """Numbers in a step's tokens below which one thread is faster (demo: 49,152; half the time of two threads)."""
-
-
-@dataclass(frozen=True)
-class Run:
-    """A run on disk."""
-
-    path: Path
-
-    @property
-    def config(self) -> Config:
-        return load_config(self.path)
-
-    @property
-    def result(self) -> dict[str, Any]:
-        """What result.json says; an error while the run is not finished."""
-        if not (self.path / "result.json").is_file():
-            raise UserError(f"{self.path} is not finished; go on with: goodness resume {self.path}")
-        result = read_json(self.path / "result.json")
-        if not isinstance(result, dict) or not {"reported", "weights", "health", "accuracy"} <= result.keys():
-            raise RunError(f"{self.path / 'result.json'} is not what a run writes; remove it and resume the run")
-        return result
-
-    @property
-    def metrics(self) -> list[dict[str, Any]]:
-        """One entry per finished epoch."""
-        return read_lines(self.path / "metrics.jsonl")
-
-    @property
-    def accuracy(self) -> float:
-        """The reported test accuracy, as a fraction."""
-        return self.result["reported"]["accuracy"]
-
-    def network(self, weights: str | None = None, device: str = "cpu") -> Network:
-        """The trained network, ready to predict; the reported weights unless `best` or `last` is asked for."""
-        name: str = weights or self.result["reported"]["weights"]
-        folder = RunFolder.open(self.path, for_writing=False)
-        tensors, meta = folder.checkpoints.load_weights(name)
-        network = Network(self.config.model, tuple(meta["shape"]), len(meta["classes"]))
-        try:
-            network.load_state_dict(tensors)
-        except RuntimeError as trouble:
-            raise UserError(
-                f"the weights in {self.path} do not fit its config.json, which was changed since: {trouble}"
-            ) from trouble
-        network.class_names = tuple(meta["classes"])
-        return network.to(choose_device(device)).requires_grad_(False).eval()
-
-    def predict(
-        self, images: torch.Tensor | np.ndarray, *, tta: bool = False, blocks: int | None = None
-    ) -> torch.Tensor:
-        """Class scores `[n, classes]` of uint8 images `[n, C, H, W]`; the prediction is their argmax."""
-        network, images = self.network(), torch.as_tensor(images)
-        if images.dtype != torch.uint8 or tuple(images.shape[1:]) != network.shape:
-            raise UserError(
-                f"expected uint8 images of shape [n, {', '.join(map(str, network.shape))}], got {images.dtype} "
-                f"{list(images.shape)}"
-            )
-        if blocks is not None and not 1 <= blocks <= len(network.blocks):
-            raise UserError(f"blocks must lie in 1..{len(network.blocks)}, got {blocks}")
-        return scores_of(goodness_of(network, images, tta=tta, blocks=blocks))
 
 
 def make_config(base: str | Config, changes: Mapping[str, Any] | None = None) -> Config:
@@ -103,7 +41,8 @@ def make_config(base: str | Config, changes: Mapping[str, Any] | None = None) ->
     config = preset(base) if isinstance(base, str) else base
     config = override(config, changes or {}).check()
     config = override(config, {"data": sources.canonical(config.data)})
-    recipes[config.augment]  # an unknown name is an error here, not after the data has been read
+    for recipe in (config.augment, config.readout.augment):
+        recipes[recipe]  # an unknown name is an error here, not after the data has been read
     sources.find(config.data)
     return config
 
@@ -139,6 +78,9 @@ def train(
     path = Path(out) if out is not None else default_run_path(config.preset, config.data, config.seed)
     with RunFolder.create(path) as folder:
         write_json(folder.config_path, to_dict(config))
+        if listen is not None:
+            for idle in idle_settings(config, len(images.classes)):
+                listen({"event": "note", "text": str(idle)})
         return _go(folder, config, images, chosen, data_dir, listen)
 
 
@@ -149,7 +91,13 @@ def resume(
     data_dir: str | os.PathLike[str] | None = None,
     listen: Listener | None = None,
 ) -> Run:
-    """Go on with a run from its newest checkpoint; a finished one is returned as it is."""
+    """Go on with a run from its newest checkpoint; a finished one is returned as it is.
+
+    Where Stage 1 is finished and its readout is not, the readout goes on.
+    """
+    begun = Run(Path(path)).readout
+    if begun is not None and not begun.is_finished and Run(Path(path)).is_finished:
+        path = begun.path
     with RunFolder.open(path) as folder:
         if folder.is_finished:
             return Run(folder.path)
@@ -158,18 +106,75 @@ def resume(
         return _go(folder, config, load_data(config, data_dir), choose_device(device), data_dir, listen)
 
 
+def readout(
+    path: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    out: str | os.PathLike[str] | None = None,
+    data_dir: str | os.PathLike[str] | None = None,
+    listen: Listener | None = None,
+    changes: Mapping[str, Any] | None = None,
+) -> Run:
+    """Train Stage 2, an attentive readout on a finished run's frozen network, and return it.
+
+        stage2 = goodness.readout("runs/gamma0-dense-cifar10-s42-1", changes={"readout.epochs": 5})
+
+    It lies in the run's own folder, under `readout`, unless `out` says other. The run itself is left as it is.
+    """
+    run = Run(Path(path))
+    config = make_config(load_config(run.path), changes)
+    foreign = [name for name in differences(config, run.config) if not name.startswith(("readout.", "keep."))]
+    if foreign:
+        raise UserError(f"a readout takes its run as it is; only readout.* and keep.* can be set, not {foreign[0]}")
+    if run.stage != "s1":
+        what = (
+            "a readout itself" if run.stage == "s2" else "trained by backpropagation: there are no hypotheses to read"
+        )
+        raise UserError(f"{run.path} is {what}; Stage 2 needs a run of Stage 1")
+    if not run.is_finished:
+        raise UserError(
+            f"Stage 2 reads a finished Stage 1, and {run.path} is not: go on with goodness resume {run.path}"
+        )
+    if config.readout.epochs < 1:
+        raise ConfigError(f"readout.epochs is 0 in preset '{config.preset}', which has no Stage 2; give a number")
+    weights = config.readout.weights if config.readout.weights in run.result["weights"] else "last"
+    chosen = choose_device(device)
+    network = run.network(weights, str(chosen))
+    build_readout(config, network)  # a width that its heads do not divide is an error before a folder is made
+    _require_optional_packages(config)
+    images = load_data(config, data_dir or _remembered_data_dir(run.path))
+    _refuse_other_data(network, images)
+    place = Path(out) if out is not None else run.path / READOUT
+    with RunFolder.create(place) as folder:
+        inside = out is None
+        about = {"run": ".." if inside else str(run.path.resolve()), "weights": weights}
+        write_json(folder.backbone_path, {**about, "weights_sha256": weights_sha256(network.state_dict())})
+        write_json(folder.config_path, to_dict(config))
+        return _go(folder, config, images, chosen, data_dir or _remembered_data_dir(run.path), listen)
+
+
 def evaluate(
     path: str | os.PathLike[str],
     *,
     split: str = "test",
+    stage: str | None = None,
     weights: str | None = None,
     blocks: int | None = None,
     tta: bool = False,
     device: str = "auto",
     data_dir: str | os.PathLike[str] | None = None,
 ) -> dict[str, Any]:
-    """Score a finished run's weights on a split again, from the images: accuracy, top-5, block health."""
+    """Score a finished run's weights on a split again, from the images: accuracy, top-5, block health.
+
+    `stage` "s2" scores the run's readout instead; a readout's own folder does so by itself.
+    """
     run = Run(Path(path))
+    if stage == "s2" and run.stage == "s1":
+        if run.readout is None:
+            raise UserError(f"{run.path} has no Stage 2; train one with: goodness readout {run.path}")
+        run = run.readout
+    elif stage is not None and stage != run.stage:
+        raise UserError(f"{run.path} is of stage {run.stage}, not {stage}")
     config = run.config
     weights = weights or run.result["reported"]["weights"]
     known = list(run.result["weights"])
@@ -177,6 +182,8 @@ def evaluate(
         raise UserError(f"this run has no '{weights}' weights; it has {' and '.join(known)}")
     if split not in ("train", "val", "test"):
         raise UserError(f"unknown split '{split}'; choose train, val or test")
+    if blocks is not None and run.stage != "s1":
+        raise UserError("--blocks is for Stage 1: a readout and a backpropagation control use all blocks")
     if blocks is not None and not 1 <= blocks <= config.model.blocks:
         raise UserError(f"--blocks must lie in 1..{config.model.blocks}, got {blocks}")
     chosen = choose_device(device)
@@ -186,7 +193,33 @@ def evaluate(
     rows = data.split(split)
     if not len(rows):
         raise UserError(f"{data.name} has no {split} split here")
-    network = run.network(weights, str(chosen))
+    where = {"run": str(run.path), "split": split, "weights": weights, "stage": run.stage, "tta": tta}
+    dtype, memory = choose_dtype(chosen)[0], config.keep.memory_mb
+    with prepared(chosen, config.deterministic):
+        if run.stage == "bp":
+            stripped = run.stripped(weights, str(chosen))
+            _refuse_other_data(stripped, data)
+            scores = class_scores(stripped, rows.images, tta=tta, dtype=dtype)
+            return {**where, **_accuracies(scores, rows.labels, config)}
+        network = run.network(weights, str(chosen))
+        _refuse_other_data(network, data)
+        if run.stage == "s2":
+            head = run.head(weights, str(chosen))
+            _refuse_other_classes(head, network, run)
+            scores = readout_scores(network, head, rows.images, tta=tta, memory_mb=memory, dtype=dtype)
+            return {**where, **_accuracies(scores, rows.labels, config)}
+        goodness = goodness_of(network, rows.images, tta=tta, blocks=blocks, memory_mb=memory, dtype=dtype).cpu()
+    found = assess(goodness, rows.labels, config, split, progress=1.0)
+    return {**where, "blocks_used": len(goodness), **found}
+
+
+def _accuracies(scores: torch.Tensor, labels: torch.Tensor, config: Config) -> dict[str, Any]:
+    row = accuracy_row(scores.cpu(), labels.cpu(), config.model.blocks)
+    found = {"blocks_used": row["blocks"], "accuracy": row["top1"], "n": row["n"]}
+    return found | ({"top5": row["top5"]} if "top5" in row else {})
+
+
+def _refuse_other_data(network: Network | StrippedNetwork, data: ImageData) -> None:
     if (network.shape, network.classes) != (data.shape, len(data.classes)):
         raise UserError(
             f"the run was trained on images {network.shape} of {network.classes} classes, {data.name} has "
@@ -195,35 +228,21 @@ def evaluate(
     if network.class_names != data.classes:
         differ = [f"{a} is now {b}" for a, b in zip(network.class_names, data.classes) if a != b]
         raise UserError(f"the classes of {data.name} are not those of the training: {', '.join(differ[:3])}")
-    with prepared(chosen, config.deterministic):
-        goodness = goodness_of(
-            network,
-            rows.images,
-            tta=tta,
-            blocks=blocks,
-            memory_mb=config.keep.memory_mb,
-            dtype=choose_dtype(chosen)[0],
-        ).cpu()
-    found = assess(goodness, rows.labels, config, split, progress=1.0)
-    where = {"run": str(run.path), "split": split, "weights": weights, "stage": "s1", "tta": tta}
-    return {**where, "blocks_used": len(goodness), **found}
+
+
+def _refuse_other_classes(head: AttentiveReadout, network: Network, run: Run) -> None:
+    trained: tuple[str, ...] = head.class_names  # type: ignore[assignment]
+    if trained != network.class_names:
+        raise UserError(
+            f"the readout {run.path} was trained for {len(trained)} classes ({', '.join(trained[:3])}, ...), and its "
+            f"network has {network.classes} ({', '.join(network.class_names[:3])}, ...)"
+        )
 
 
 def load(path: str | os.PathLike[str]) -> Run:
     """A run by its folder."""
     load_config(path)
     return Run(Path(path))
-
-
-def load_config(path: str | os.PathLike[str]) -> Config:
-    """The configuration of the run in this folder."""
-    folder = RunFolder.open(path, for_writing=False)
-    try:
-        return from_dict(read_json(folder.config_path)).check()
-    except ConfigError as trouble:
-        own = any(str(trouble).startswith(f"unknown {registry.kind} ") for registry in REGISTRIES.values())
-        hint = " (a part of your own? import what registers it first; on the command line: --plugin)" if own else ""
-        raise ConfigError(f"{folder.config_path}: {trouble}{hint}") from trouble
 
 
 def load_data(config: Config, data_dir: str | os.PathLike[str] | None = None) -> ImageData:
@@ -274,12 +293,25 @@ def _refuse_what_cannot_be_built(config: Config, data: ImageData) -> None:
     pixels, recipe = torch.zeros(2, *data.shape, dtype=torch.uint8), recipes[config.augment]
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
-            network = build_network(config, data)
             views = augment(pixels, torch.zeros(2, uniforms_needed(recipe)), recipe, data.flips)
-            network.block(0)(network.tokens(views), torch.zeros(2, dtype=torch.int64))
+            if config.trainer == "backprop":
+                build_stripped(config, data)(views)
+            else:
+                _try(build_network(config, data), views)
     except (ValueError, RuntimeError, OverflowError) as trouble:
         size = "x".join(map(str, data.shape))
         raise ConfigError(f"this network cannot take images of {size} ({data.name}): {trouble}") from trouble
+    _require_optional_packages(config)
+
+
+def _try(network: Network, images: torch.Tensor) -> None:
+    """Images through all blocks under one label: the other classes would tell nothing more, and there may be many."""
+    tokens, labels = network.tokens(images), torch.zeros(len(images), dtype=torch.int64)
+    for depth in range(len(network.blocks)):
+        tokens = network.hand_on(network.block(depth)(tokens, labels).tokens)
+
+
+def _require_optional_packages(config: Config) -> None:
     if config.keep.tensorboard:
         from goodness.report.tensorboard import summary_writer
 
@@ -288,9 +320,10 @@ def _refuse_what_cannot_be_built(config: Config, data: ImageData) -> None:
 
 def _suitable_threads(config: Config, data: ImageData) -> int:
     """One where tensors are so small that threads wait for each other more than they work; else what torch has."""
-    rows = 4 * min(config.batch, len(data.train)) * config.model.width
-    tokens = math.prod(token_grid(*data.shape[1:], config.model.stem.patch or fitting_patch(*data.shape[1:])))
-    return 1 if rows * tokens < SMALL else torch.get_num_threads()
+    with torch.device("meta"):
+        _, width, grid = build_stem(config.model, data.shape)
+    largest = max(width * math.prod(grid) for width, grid in shapes_by_depth(config.model, width, grid))
+    return 1 if 4 * min(config.batch, len(data.train)) * largest < SMALL else torch.get_num_threads()
 
 
 def _go(
@@ -313,12 +346,21 @@ def _go(
             from goodness.report.tensorboard import tensorboard_sink
 
             listen = sinks.enter_context(tensorboard_sink(folder.path, listen))
-        stage = Stage1(config, data, folder, device=device, dtype=dtype, stop=stop, listen=listen)
+        stage = _stage(folder, config, data, device=device, dtype=dtype, stop=stop, listen=listen)
         stage.restore()
         # Only now: a refused resume must not move where the data is sought.
         write_json(folder.environment_path, _with_earlier_lives(folder, config, facts, stage.listen))
         stage.run()
     return Run(folder.path)
+
+
+def _stage(folder: RunFolder, config: Config, data: ImageData, **how: Any) -> Loop:
+    """What a run's folder and configuration ask for."""
+    if folder.backbone_path.is_file():
+        network = frozen_backbone(Run(folder.path), how["device"])
+        _refuse_other_data(network, data)
+        return Stage2(config, data, folder, network=network, **how)
+    return (Backprop if config.trainer == "backprop" else Stage1)(config, data, folder, **how)
 
 
 def _with_earlier_lives(folder: RunFolder, config: Config, facts: dict[str, Any], listen: Listener) -> dict[str, Any]:

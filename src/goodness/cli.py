@@ -1,8 +1,9 @@
-"""The command line: `goodness presets | train | resume | eval | demo | data`. The only file that knows a terminal."""
+"""The command line: `goodness presets | train | resume | readout | eval | demo | data`; alone in knowing a terminal."""
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import importlib
 import importlib.util
 import io
@@ -14,13 +15,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
+import torch
+
 from goodness import __version__, api, parts
-from goodness.config import Config, differences, named_part, override, part_fields
+from goodness.config import Config, Model, Readout, differences, named_part, override, part_fields
 from goodness.data import sources
 from goodness.demo import RULES, demo_sentence, run_demo
 from goodness.errors import RunError, UserError, nearest
 from goodness.model.network import Network
-from goodness.presets import preset, presets
+from goodness.model.stripped import StrippedNetwork
+from goodness.paper.accuracies import PAPER
+from goodness.presets import base_of, preset, presets, section_of
+from goodness.runs import Run, load_config
 
 try:
     import tyro
@@ -40,6 +46,7 @@ ABOUT = """Forward-Forward networks, trained block by block, and a clear view of
   goodness presets            the named runs
   goodness train PRESET       train one (--help lists every setting)
   goodness resume RUN         go on with a run that was stopped or killed
+  goodness readout RUN        Stage 2: train an attentive readout on a finished run
   goodness eval RUN           score a finished run again
   goodness data list          the data sets; also: data get NAME, data check NAME
 
@@ -48,8 +55,10 @@ Each command takes --help. Docs: README.md, docs/decisions.md."""
 
 @dataclass(kw_only=True)
 class PresetsArgs:
-    """List the named runs: what each is and how it differs from the one it derives from."""
+    """List the named runs: what each is, how it differs from the one it derives from, what the paper has for it."""
 
+    like: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Only presets with one of these words in their name: goodness presets d128 cnn."""
     json: bool = False
     """Print one JSON array instead of a table."""
 
@@ -93,6 +102,18 @@ class ResumeArgs(RunOptions):
 
 
 @dataclass(kw_only=True)
+class ReadoutArgs(RunOptions):
+    """Stage 2: train an attentive readout, by backpropagation, on a finished run's frozen network.
+
+    It lies in RUN/readout unless --out says other, is resumed like a run and scored by goodness eval RUN --stage s2.
+    """
+
+    readout: Readout
+    out: Path | None = None
+    """Folder of the readout; RUN/readout by default."""
+
+
+@dataclass(kw_only=True)
 class EvalArgs:
     """Score a finished run's weights on a split, from the images: accuracy, top-5, block health."""
 
@@ -100,6 +121,8 @@ class EvalArgs:
     """The run's folder."""
     split: Literal["test", "val", "train"] = "test"
     """Which images."""
+    stage: Literal["s1", "s2", "bp"] | None = None
+    """s2 scores the run's readout; by default what the folder holds."""
     weights: Literal["best", "last"] | None = None
     """Best on validation, or last; by default those the run reports."""
     blocks: int | None = None
@@ -207,23 +230,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def presets_command(arguments: list[str]) -> int:
     args = tyro.cli(PresetsArgs, args=arguments, prog="goodness presets")
-    rows = []
-    for name, function in presets.items():
-        config = preset(name)
-        base = preset("gamma0-dense")
-        changed = {} if name in ("gamma0-dense", "demo") else differences(config, base)
-        changed.pop("preset", None)
-        rows.append(
-            {
-                "name": name,
-                "about": (function.__doc__ or "").strip(),
-                "base": None if name in ("gamma0-dense", "demo") else "gamma0-dense",
-                "changes": {key: new for key, (_, new) in changed.items()},
-                "data": config.data,
-                "epochs": config.epochs,
-                "parameters": _parameters(config),
-            }
-        )
+    chosen = [name for name in presets if not args.like or any(word in name for word in args.like)]
+    if not chosen:
+        raise UserError(f"no preset has '{args.like[0]}' in its name; {nearest(args.like[0], presets)}")
+    rows = [_preset_row(name) for name in chosen]
     if args.json:
         _print_json(rows)
     else:
@@ -258,10 +268,33 @@ def train_command(arguments: list[str]) -> int:
 def resume_command(arguments: list[str]) -> int:
     args = tyro.cli(ResumeArgs, args=arguments, prog="goodness resume")
     _import_plugins(args.plugin)
-    if (args.run / "result.json").is_file():
+    run = Run(args.run)
+    if run.is_finished and (run.readout is None or run.readout.is_finished):
         err.print(f"{args.run} is finished already", markup=False, soft_wrap=True)
     with _progress(args.events, args.json) as progress:
         run = api.resume(args.run, device=args.device, data_dir=args.data_dir, listen=progress.listen)
+    return _show_run(run, args.json, args.events)
+
+
+def readout_command(arguments: list[str]) -> int:
+    name, rest = _take_name(arguments)
+    if name is None:
+        if rest and rest[0] not in ("-h", "--help"):
+            raise UserError("name the run first: goodness readout RUN [options]")
+        out.print("usage: goodness readout RUN [options]   (goodness readout RUN --help lists them)", markup=False)
+        return 0 if rest else 2
+    _import_plugins(_values_of("--plugin", rest))
+    default = ReadoutArgs(readout=load_config(name).readout)
+    args = tyro.cli(ReadoutArgs, args=rest, default=default, prog=f"goodness readout {name}")
+    with _progress(args.events, args.json) as progress:
+        run = api.readout(
+            name,
+            out=args.out,
+            data_dir=args.data_dir,
+            device=args.device,
+            listen=progress.listen,
+            changes={"readout": args.readout},
+        )
     return _show_run(run, args.json, args.events)
 
 
@@ -340,6 +373,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "presets": presets_command,
     "train": train_command,
     "resume": resume_command,
+    "readout": readout_command,
     "eval": eval_command,
     "data": data_command,
 }
@@ -445,7 +479,7 @@ def _progress(events: bool, as_json: bool) -> Progress:
     return Progress(err, quiet=as_json)
 
 
-def _show_run(run: api.Run, as_json: bool, events: bool) -> int:
+def _show_run(run: Run, as_json: bool, events: bool) -> int:
     if events:
         return 0
     if as_json:
@@ -460,10 +494,38 @@ def _show_run(run: api.Run, as_json: bool, events: bool) -> int:
     return 0
 
 
+def _preset_row(name: str) -> dict[str, Any]:
+    config, base = preset(name), base_of(name)
+    changed = {} if base is None else differences(config, preset(base))
+    changed.pop("preset", None)
+    return {
+        "name": name,
+        "section": section_of(name),
+        "about": (presets[name].__doc__ or "").strip(),
+        "base": base,
+        "changes": {key: new for key, (_, new) in changed.items()},
+        "data": config.data,
+        "epochs": config.epochs,
+        "paper": dataclasses.asdict(PAPER[name]) if name in PAPER else None,
+        "parameters": _parameters(config),
+    }
+
+
 def _parameters(config: Config) -> int:
-    """Of the network for 32x32 colour images and ten classes; for `demo`, of its own digits."""
-    shape = (1, 8, 8) if config.data == "digits" else (3, 32, 32)
-    return Network(config.model, shape, 10, terms=config.objective).parameter_count()
+    """Of the network for its own data set's images and classes, terms included; nothing is allocated."""
+    data = sources.find(config.data)
+    shape, classes = data.shape or (3, 32, 32), data.class_count or 10
+    return _counted(config.model, shape, classes, config.trainer, tuple(config.objective.items()))
+
+
+@functools.cache
+def _counted(
+    model: Model, shape: tuple[int, int, int], classes: int, trainer: str, terms: tuple[tuple[str, parts.Term], ...]
+) -> int:
+    with torch.device("meta"):
+        if trainer == "backprop":
+            return StrippedNetwork(model, shape, classes).parameter_count()
+        return Network(model, shape, classes, terms=dict(terms)).parameter_count()
 
 
 def _print_json(value: Any) -> None:

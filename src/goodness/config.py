@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import types
 import typing
@@ -13,6 +14,7 @@ from typing import Any, Literal, TypeVar
 from goodness import parts
 from goodness.errors import ConfigError, nearest
 from goodness.local.collaboration import Constant, Gated
+from goodness.local.extra_terms import Diversity  # noqa: F401  (registers its terms)
 from goodness.local.negatives import Teacher
 from goodness.local.routing import Balance  # noqa: F401  (registers its terms)
 from goodness.local.supcon import SupCon  # noqa: F401  (registers the term)
@@ -20,18 +22,21 @@ from goodness.local.terms import Aspects, Block
 from goodness.model.head import AspectGoodness
 from goodness.model.hybrid import Hybrid
 from goodness.model.label import Scale
+from goodness.model.plain_cnn import ConvStages  # noqa: F401  (registers the block)
 from goodness.parts import BlockPart, GoodnessPart, LabelPart, NegativesPart, Part, Rule, Term
 
 C = TypeVar("C")
 
-FORMAT = 1
+FORMAT = 2
 """Of config.json. Goes up when a field is added; its default must then mean what older runs did."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stem:
-    """The convolutional stem; it learns with block 0."""
+    """What turns images into tokens; it learns with block 0."""
 
+    kind: Literal["conv", "pixels"] = "conv"
+    """Convolutions and a patch embedding, or the pixels as they are (one token each, for convolutional blocks)."""
     channels: int = 384
     """Channels before the patch embedding (a quarter of them after the first convolution)."""
     patch: int | None = None
@@ -52,6 +57,8 @@ class Model:
     """What tokens pass through on their way to the next block; triangle subtracts a token's mean before the ReLU."""
     normalise: bool = True
     """Whether tokens are scaled to one norm on their way to the next block."""
+    warm_start: bool = False
+    """Whether all blocks begin with the first block's initial weights."""
     stem: Stem = field(default_factory=Stem)
     block: BlockPart = field(default_factory=Hybrid)
     goodness: GoodnessPart = field(default_factory=AspectGoodness)
@@ -75,7 +82,38 @@ class Optim:
     sam: float = 0.0
     """Radius of sharpness-aware minimisation in each block (the paper's 0.05); 0 is plain AdamW."""
     ema: float = 0.999
-    """Decay of the moving average (the teacher): min(ema, 1 - 1 / (t + 2)) at step t."""
+    """Decay of the moving average (the teacher): min(ema, 1 - 1 / (t + 2)) at step t; 0 is the network itself."""
+    freeze: Literal["none", "greedy", "prefix"] = "none"
+    """When blocks learn: all the time; one after the other, an equal share of the run each (greedy); or all from the
+    start, frozen from the first to the last at equal steps (prefix). Each has a schedule of its own over that time."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Readout:
+    """Stage 2: a head trained by backpropagation on the frozen network's features, all label hypotheses at once."""
+
+    epochs: int = 20
+    """Passes over the training split; 0 where the paper's protocol has no Stage 2."""
+    batch: int = 512
+    """Images per step."""
+    width: int = 1536
+    """Width of a hypothesis in the head (the paper's diagram, 18 M parameters; 320 makes it one million)."""
+    heads: int = 8
+    """Heads of the attention across hypotheses."""
+    lr: float = 1e-3
+    """Peak learning rate; 5 % warm-up, then a cosine to zero."""
+    weight_decay: float = 0.05
+    """Decoupled weight decay, on matrices only."""
+    clip: float = 1.0
+    """Largest gradient norm; 0 switches clipping off."""
+    augment: str = "weak"
+    """Augmentation recipe; features are computed anew on every batch."""
+    mixup: float = 0.0
+    """Mixup's alpha; 0 leaves images unmixed."""
+    cutmix: float = 0.0
+    """CutMix's alpha; with both, each batch takes one of the two."""
+    weights: Literal["best", "last"] = "best"
+    """Which of Stage 1's weights are frozen: best on validation, or the last; both are the moving average's."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -114,6 +152,8 @@ class Config:
 
     preset: str = "custom"
     """The named run this one derives from."""
+    trainer: Literal["ff", "backprop"] = "ff"
+    """Block-local Forward-Forward, or end-to-end backpropagation on the same backbone without labels and goodness."""
     data: str = "cifar10"
     """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, tiny-imagenet or folder:PATH."""
     seed: int = 42
@@ -143,6 +183,7 @@ class Config:
     optim: Optim = field(default_factory=Optim)
     step: Step = field(default_factory=Step)
     keep: Keep = field(default_factory=Keep)
+    readout: Readout = field(default_factory=Readout)
 
     def check(self) -> Config:
         """Raise ConfigError at the first field out of range; return the configuration itself."""
@@ -170,6 +211,14 @@ class Config:
             "keep.checkpoint_seconds": (self.keep.checkpoint_seconds, 0),
             "keep.checkpoint_steps": (self.keep.checkpoint_steps, 0),
             "keep.memory_mb": (self.keep.memory_mb, 1),
+            "readout.epochs": (self.readout.epochs, 0),
+            "readout.batch": (self.readout.batch, 1),
+            "readout.width": (self.readout.width, 1),
+            "readout.heads": (self.readout.heads, 1),
+            "readout.weight_decay": (self.readout.weight_decay, 0),
+            "readout.clip": (self.readout.clip, 0),
+            "readout.mixup": (self.readout.mixup, 0),
+            "readout.cutmix": (self.readout.cutmix, 0),
         }
         for name, value in _flat(to_dict(self)).items():
             if isinstance(value, int) and abs(value) >= 2**63:
@@ -185,7 +234,8 @@ class Config:
         for name, (value, most) in at_most.items():
             if not value <= most:
                 raise ConfigError(f"{name} must be at most {most}, got {value}")
-        for name, value in {"beta": self.beta, "optim.lr": self.optim.lr}.items():
+        positive = {"beta": self.beta, "optim.lr": self.optim.lr, "readout.lr": self.readout.lr}
+        for name, value in positive.items():
             if not value > 0:
                 raise ConfigError(f"{name} must be positive, got {value}")
         if not all(0 <= one < 1 for one in self.optim.betas):
@@ -193,7 +243,7 @@ class Config:
         if self.step.handoff == "after_update" and self.step.mode == "fused":
             raise ConfigError("step.handoff after_update needs step.mode sequential: fused updates all blocks at once")
         used = {name for name, term in self.objective.items() if term.weight != 0}
-        if not used:
+        if not used and self.trainer == "ff":
             raise ConfigError("objective has no term with a weight: give one, such as --objective.block.weight 1")
         if "mgc" in used and {"block", "curr"} & used:
             raise ConfigError(
@@ -327,6 +377,7 @@ def _flat(data: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
+@functools.cache
 def _hints(kind: type) -> dict[str, Any]:
     names = [one.name for one in dataclasses.fields(kind)]
     hints = typing.get_type_hints(kind)

@@ -15,12 +15,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from goodness.api import load_config, make_config
+from goodness.api import make_config
 from goodness.config import Config, differences, override
 from goodness.errors import RunError, UserError
+from goodness.runs import load_config
 from goodness.training.durable import read_json, write_json
+from goodness.training.loop import Interrupted
 from goodness.training.signals import StopRequest
-from goodness.training.stage1 import Interrupted
 
 RULES = ("local", "gated", "constant", "lcff")
 COLLAPSED = 1 / 3

@@ -10,11 +10,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
+from goodness.errors import ConfigError
 from goodness.registry import Registry
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
+    from goodness.config import Config
     from goodness.local.facts import Facts, Past
     from goodness.local.negatives import Mining
     from goodness.model.block import GoodnessHead
@@ -30,6 +32,14 @@ class Part:
 
     def check(self) -> None:
         """Raise ConfigError when a setting is out of range; called once, before any work is done."""
+
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        """The part's own settings that do nothing in this configuration, each with the reason; whatever their value.
+
+        `("rho", "there is one block")`. Told before a run starts, where a setting is not at its default (a term's
+        weight: where it is not 0).
+        """
+        return []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,6 +74,10 @@ class Term(Part):
         """What the term itself learns or remembers in each block (a projector, a queue); none by default."""
         return None
 
+    def module_for(self, width: int, aspects: int, classes: int) -> nn.Module | None:
+        """The same for a term that must know the number of classes; what the network calls, and `module` by default."""
+        return self.module(width, aspects)
+
     def loss(self, facts: Facts, module: Any) -> Tensor:
         """The term's value, a scalar, before its coefficient."""
         raise NotImplementedError
@@ -78,15 +92,29 @@ class NegativesPart(Part):
 
     once: bool = False
     """Keep the first block's wrong label for all blocks, as prediction does."""
+    count: int = 1
+    """Wrong-label streams per image (multi-negative): each of the hardest distinct labels has one."""
+
+    def check(self) -> None:
+        if self.count < 1:
+            raise ConfigError(f"negatives.count must be at least 1, got {self.count}")
 
     def choose(self, mining: Mining) -> Tensor:
-        """One wrong label `[batch]` per example."""
+        """Wrong labels `[count * batch]`, stream after stream: rows j * batch .. (j + 1) * batch are stream j's."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class BlockPart(Part):
-    """What turns tokens `[batch, tokens, width]` into tokens of the same shape."""
+    """What turns tokens `[batch, tokens, width]` into tokens, of the same shape unless `output_shape` says other."""
+
+    def at(self, depth: int) -> BlockPart:
+        """The part that builds the block at this depth; itself, unless blocks differ."""
+        return self
+
+    def output_shape(self, width: int, grid: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+        """Width and grid of what the built block gives; those of its input, unless it changes them."""
+        return width, grid
 
     def build(self, width: int, grid: tuple[int, int]) -> nn.Module:
         """A module `tokens -> tokens`, or `tokens -> (tokens, notes)`; `grid` is the token map's height and width.

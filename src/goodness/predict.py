@@ -3,31 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from goodness.model.block import BlockOutput
 from goodness.model.network import Network
 
 
 def bytes_per_image(network: Network) -> tuple[int, int]:
     """About what scoring one image takes at its widest, in float32: in the stem, and in a block per hypothesis."""
     config, (_, height, width) = network.config, network.shape
-    tokens = network.grid[0] * network.grid[1]
     hidden = getattr(config.block, "hidden", 4 * config.width)
     # Both convolutions hold as much: a quarter of the channels at full size, all of them at a quarter of it.
-    stem = 3 * 4 * height * width * 2 * (config.stem.channels // 4)
-    return stem, 4 * tokens * (10 * config.width + 4 * hidden)
+    stem = 0 if config.stem.kind == "pixels" else 3 * 4 * height * width * 2 * (config.stem.channels // 4)
+    widest = [
+        4 * tokens[0] * tokens[1] * (10 * max(before, after) + 4 * hidden)
+        for (before, tokens), (after, _) in pairwise(network.shapes)
+    ]
+    return stem, max(widest)
 
 
-def chunk_sizes(network: Network, memory_mb: int) -> tuple[int, int]:
-    """How many images, and how many label hypotheses of each, may be scored at once under the cap."""
+def chunk_sizes(network: Network, memory_mb: int, kept: int = 0) -> tuple[int, int]:
+    """How many images, and how many label hypotheses of each, may be scored at once under the cap.
+
+    `kept` are the bytes per image that stay while its hypotheses are gone through.
+    """
     stem, hypothesis = bytes_per_image(network)
     cap = memory_mb * 2**20
-    images = cap // max(1, stem + network.classes * hypothesis)
+    images = cap // max(1, stem + kept + network.classes * hypothesis)
     if images >= 1:
         return images, network.classes
-    return 1, max(1, min(network.classes, (cap - stem) // hypothesis))
+    return 1, max(1, min(network.classes, (cap - stem - kept) // hypothesis))
+
+
+def readout_chunk_sizes(network: Network, memory_mb: int) -> tuple[int, int]:
+    """As `chunk_sizes`, with room for the features: the readout compares all hypotheses of an image, so all are kept.
+
+    What the readout itself holds is not counted: at the paper's sizes far less than the blocks, which are done by then.
+    """
+    return chunk_sizes(network, memory_mb, kept=4 * network.classes * feature_count(network))
+
+
+def feature_count(network: Network) -> int:
+    """How many features a hypothesis has: every block's aspects, and its pooled width."""
+    return sum(len(network.block(d).head.names) + network.shapes[d + 1][0] for d in range(len(network.blocks)))
 
 
 @torch.no_grad()
@@ -38,15 +59,22 @@ def block_goodness(
     start = network.tokens(images)
     columns = []
     for labels in torch.arange(network.classes, device=images.device).split(labels_at_once or network.classes):
-        tokens = start.repeat_interleave(len(labels), dim=0)  # [batch * labels, tokens, width], labels fastest
-        hypotheses = labels.repeat(len(images))
-        goodness = []
-        for depth in range(_used(network, blocks)):
-            output = network.block(depth)(tokens, hypotheses)
-            goodness.append(output.goodness.reshape(len(images), len(labels)))
-            tokens = network.hand_on(output.tokens)
-        columns.append(torch.stack(goodness))
+        goodness = [output.goodness for output in _outputs(network, start, labels, blocks)]
+        columns.append(torch.stack(goodness).reshape(len(goodness), len(images), len(labels)))
     return torch.cat(columns, dim=-1)
+
+
+def _outputs(network: Network, start: Tensor, labels: Tensor, blocks: int | None = None) -> Iterator[BlockOutput]:
+    """What the blocks give, one after the other, for every image's tokens under each of these labels.
+
+    Rows are `[batch * labels]`, labels fastest; a hypothesis keeps its label through all blocks.
+    """
+    tokens = start.repeat_interleave(len(labels), dim=0)
+    hypotheses = labels.repeat(len(start))
+    for depth in range(_used(network, blocks)):
+        output = network.block(depth)(tokens, hypotheses)
+        yield output
+        tokens = network.hand_on(output.tokens)
 
 
 @torch.no_grad()
@@ -65,6 +93,41 @@ def block_goodness_by_label(network: Network, images: Tensor, blocks: int | None
     return torch.stack(scores, dim=-1)
 
 
+@torch.no_grad()
+def hypothesis_features(network: Network, images: Tensor, labels_at_once: int | None = None) -> Tensor:
+    """Features `[batch, classes, feature_count]` of images in [0, 1]: what the readout sees of every hypothesis.
+
+    First the aspects of every block, then the pooled features of every block, both from the shallowest on.
+    """
+    start = network.tokens(images)
+    columns = []
+    for labels in torch.arange(network.classes, device=images.device).split(labels_at_once or network.classes):
+        aspects, pooled = [], []
+        for output in _outputs(network, start, labels):
+            aspects.append(output.aspects)
+            pooled.append(output.pooled)
+        features = torch.cat([*aspects, *pooled], dim=-1)
+        columns.append(features.reshape(len(images), len(labels), features.shape[-1]))
+    return torch.cat(columns, dim=1)
+
+
+@torch.no_grad()
+def hypothesis_features_by_label(network: Network, images: Tensor) -> Tensor:
+    """The readable twin of `hypothesis_features`: one pass per label."""
+    features = []
+    for label in range(network.classes):
+        tokens = network.tokens(images)
+        labels = torch.full((len(images),), label, device=images.device)
+        aspects, pooled = [], []
+        for depth in range(len(network.blocks)):
+            output = network.block(depth)(tokens, labels)
+            aspects.append(output.aspects)
+            pooled.append(output.pooled)
+            tokens = network.hand_on(output.tokens)
+        features.append(torch.cat(aspects + pooled, dim=-1))
+    return torch.stack(features, dim=1)
+
+
 def goodness_of(
     network: Network,
     images: Tensor,
@@ -79,18 +142,50 @@ def goodness_of(
 
     `tta` averages each image's goodness with its mirror image's. `poll` is called between chunks.
     """
-    device = network.mean.device
     rows, labels = chunk_sizes(network, memory_mb)
-    views = _views(images, rows, tta)
-    chunks = []
-    for group in views:
+
+    def score(view: Tensor) -> Tensor:
+        return block_goodness(network, view, blocks, labels)
+
+    return torch.cat(list(_scored(score, _views(images, rows, tta), network.mean.device, dtype, poll)), dim=1)
+
+
+@torch.no_grad()
+def readout_scores(
+    network: Network,
+    readout: nn.Module,
+    images: Tensor,
+    *,
+    tta: bool = False,
+    memory_mb: int = 1024,
+    dtype: torch.dtype = torch.float32,
+    poll: Callable[[], None] = lambda: None,
+) -> Tensor:
+    """Logits `[n, classes]` float32 of uint8 images `[n, C, H, W]`, in chunks under the memory cap.
+
+    `tta` averages each image's logits with its mirror image's. `poll` is called between chunks.
+    """
+    rows, labels = readout_chunk_sizes(network, memory_mb)
+
+    def score(view: Tensor) -> Tensor:
+        return readout(hypothesis_features(network, view, labels))
+
+    return torch.cat(list(_scored(score, _views(images, rows, tta), network.mean.device, dtype, poll)))
+
+
+def _scored(
+    score: Callable[[Tensor], Tensor],
+    chunks: Iterator[list[Tensor]],
+    device: torch.device,
+    dtype: torch.dtype,
+    poll: Callable[[], None],
+) -> Iterator[Tensor]:
+    """Of every chunk of uint8 images, the scores that `score` gives its views in [0, 1], averaged over the views."""
+    for views in chunks:
         poll()
         with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
-            scored = [block_goodness(network, view.to(device).float() / 255, blocks, labels).float() for view in group]
-        chunks.append(torch.stack(scored).mean(dim=0))
-    if not chunks:
-        return torch.zeros(_used(network, blocks), 0, network.classes, device=device)
-    return torch.cat(chunks, dim=1)
+            scores = [score(view.to(device).float() / 255).float() for view in views]
+        yield torch.stack(scores).mean(dim=0)
 
 
 def _used(network: Network, blocks: int | None) -> int:
@@ -99,6 +194,7 @@ def _used(network: Network, blocks: int | None) -> int:
 
 
 def _views(images: Tensor, rows: int, tta: bool) -> Iterator[list[Tensor]]:
+    """Chunks of `rows` images, each as a list of its views; no images are one chunk of none."""
     for chunk in images.split(rows):
         yield [chunk, chunk.flip(-1)] if tta else [chunk]
 

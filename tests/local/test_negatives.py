@@ -1,4 +1,4 @@
-"""Mining: fair draws, the hardest of them by whichever way, and each distinct draw scored once."""
+"""Mining: fair draws, the hardest of them (one or several) by whichever way, each distinct draw scored once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,18 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from goodness.errors import ConfigError
-from goodness.local.negatives import Mining, Online, Random, Score, Teacher, draw, hardest, hardest_plainly
+from goodness.local.negatives import (
+    Mining,
+    Online,
+    Random,
+    Score,
+    Teacher,
+    draw,
+    draw_distinct,
+    hardest,
+    hardest_plainly,
+    one_of_the_hardest,
+)
 
 
 class Table:
@@ -71,9 +82,13 @@ def test_a_uniform_that_rounds_to_one_still_draws_a_wrong_label() -> None:
     assert draw(torch.tensor([0.0, 1 - 2**-24, 1.0]), 5).tolist() == [0, 3, 3]
 
 
-settings_of_mining = given(
-    seed=st.integers(0, 10_000), batch=st.integers(1, 6), classes=st.integers(2, 7), k=st.integers(1, 14)
-)
+SETTINGS = {
+    "seed": st.integers(0, 10_000),
+    "batch": st.integers(1, 6),
+    "classes": st.integers(2, 7),
+    "k": st.integers(1, 14),
+}
+settings_of_mining = given(**SETTINGS)
 
 
 @settings_of_mining
@@ -89,6 +104,77 @@ def test_the_hardest_is_the_same_by_every_way(seed: int, batch: int, classes: in
         candidates = [(y + 1 + min(int(u * (classes - 1)), classes - 2)) % classes for u in given_draws.uniforms[i]]
         best = max(candidates, key=lambda label, i=i: table.goodness[i, label].item())
         assert plainly[i].item() == best != y
+
+
+def ranked_by_loop(one: Mining, goodness: Tensor, k: int) -> list[list[int]]:
+    """For every example the distinct labels among its first k draws, the hardest first."""
+    ranked = []
+    for i, y in enumerate(one.labels.tolist()):
+        drawn = {(y + 1 + min(int(u * (one.classes - 1)), one.classes - 2)) % one.classes for u in one.uniforms[i, :k]}
+        ranked.append(sorted(drawn, key=lambda label, i=i: goodness[i, label].item(), reverse=True))
+    return ranked
+
+
+def doubles(seed: int, batch: int, classes: int) -> Table:
+    generator = torch.Generator().manual_seed(seed)
+    return Table(torch.randn(batch, classes, generator=generator, dtype=torch.float64))
+
+
+@given(**SETTINGS, count=st.integers(1, 8))
+def test_several_negatives_are_the_hardest_distinct_draws_stream_after_stream_by_every_way(
+    seed: int, batch: int, classes: int, k: int, count: int
+) -> None:
+    """Where the distinct draws run out, the hardest stands again."""
+    table, columns = doubles(seed + 1, batch, classes), max(k, count)
+    one = mining(seed, batch, classes, columns)
+    ranked = ranked_by_loop(one, table.goodness, k)
+    expected = [(labels + [labels[0]] * count)[j] for j in range(count) for labels in ranked]
+    assert hardest_plainly(one, table, k, count).tolist() == expected
+    for fixed in (False, True):
+        one = mining(seed, batch, classes, columns, fixed=fixed, teacher=table)
+        assert hardest(one, table, k, count).tolist() == expected
+        assert Teacher(k_first=k, k_last=k, count=count).choose(one).tolist() == expected
+
+
+@settings_of_mining
+def test_the_first_stream_of_several_is_the_only_one_of_one(seed: int, batch: int, classes: int, k: int) -> None:
+    table = doubles(seed, batch, classes)
+    for fixed in (False, True):
+        one = mining(seed, batch, classes, max(k, 3), fixed=fixed)
+        assert torch.equal(hardest(one, table, k, 3)[:batch], hardest(one, table, k))
+
+
+@given(**SETTINGS, among=st.integers(2, 8))
+def test_one_among_the_hardest_is_where_the_last_uniform_falls_by_every_way(
+    seed: int, batch: int, classes: int, k: int, among: int
+) -> None:
+    table = doubles(seed + 1, batch, classes)
+    one = mining(seed, batch, classes, k + 1)
+    expected = []
+    for labels, u in zip(ranked_by_loop(one, table.goodness, k), one.uniforms[:, -1]):
+        reachable = labels[:among]
+        expected.append(reachable[min(int(u * len(reachable)), len(reachable) - 1)])
+    for fixed in (False, True):
+        one = mining(seed, batch, classes, k + 1, fixed=fixed, online=table)
+        assert Online(k_first=k, k_last=k, among=among).choose(one).tolist() == expected
+
+
+@pytest.mark.parametrize(("among", "shares"), [(2, [6, 6]), (3, [4, 4, 4]), (4, [3, 3, 3, 3]), (9, [3, 3, 3, 3])])
+def test_the_label_is_drawn_evenly_from_the_hardest_or_as_many_as_there_are(among: int, shares: list[int]) -> None:
+    """Twelve examples alike, all four wrong labels drawn, the last uniform spread evenly over [0, 1)."""
+    draws = ((torch.arange(4) + 0.5) / 4).expand(12, 4)
+    spread = ((torch.arange(12) + 0.5) / 12).unsqueeze(1)
+    goodness = torch.tensor([9.0, 1.0, 4.0, 3.0, 2.0]).expand(12, 5)
+    alike = Mining(
+        torch.zeros(12, dtype=torch.int64), 5, torch.cat([draws, spread], 1), 0, 4, 0.0, refuse, refuse, False
+    )
+    counted = Counter(one_of_the_hardest(alike, Table(goodness), 4, among).tolist())
+    assert [counted[label] for label in [2, 3, 4, 1]] == shares + [0] * (4 - len(shares))
+
+
+def test_a_last_uniform_that_rounds_to_one_still_takes_one_of_the_hardest() -> None:
+    one = Mining(torch.tensor([0]), 4, torch.tensor([[0.1, 0.5, 0.9, 1.0]]), 0, 4, 0.0, refuse, refuse, False)
+    assert one_of_the_hardest(one, Table(torch.tensor([[0.0, 1.0, 2.0, 3.0]])), 3, 2).tolist() == [2]
 
 
 @settings_of_mining
@@ -135,6 +221,31 @@ def test_random_scores_nothing_and_takes_the_first_draw() -> None:
     assert bool((chosen != one.labels).all())
 
 
+@given(st.integers(0, 10_000), st.integers(1, 6), st.integers(2, 7), st.integers(1, 9))
+def test_random_takes_several_without_replacement_and_then_goes_round_again(
+    seed: int, batch: int, classes: int, count: int
+) -> None:
+    one = mining(seed, batch, classes, count)
+    streams = Random(count=count).choose(one).reshape(count, batch)
+    for i, y in enumerate(one.labels.tolist()):
+        left, expected = [(y + 1 + offset) % classes for offset in range(classes - 1)], []
+        for u in one.uniforms[i, : classes - 1]:  # the first of those left takes the place of the one drawn
+            place = min(int(u * len(left)), len(left) - 1)
+            expected.append(left[place])
+            left = [left[0] if j == place else label for j, label in enumerate(left)][1:]
+        assert streams[:, i].tolist() == [expected[j % (classes - 1)] for j in range(count)]
+        assert len(set(expected)) == len(expected)
+        assert y not in expected
+    assert torch.equal(streams[0], Random().choose(one))
+
+
+def test_random_gives_every_ordered_pair_of_wrong_labels_the_same_chance() -> None:
+    first, second = (torch.arange(40) + 0.5) / 40, (torch.arange(30) + 0.5) / 30
+    pairs = torch.cartesian_prod(first, second)
+    counted = Counter(zip(*(one.tolist() for one in draw_distinct(pairs, 5, 2))))
+    assert counted == {(a, b): 100 for a in range(4) for b in range(4) if a != b}
+
+
 @pytest.mark.parametrize(("ramp", "expected"), [("depth", [8, 11, 13, 16]), ("epochs", [12, 12, 12, 12])])
 def test_the_number_of_candidates_ramps_over_depth_or_epochs(ramp: str, expected: list[int]) -> None:
     part = Teacher(k_first=8, k_last=16, ramp=ramp)
@@ -153,3 +264,23 @@ def test_only_the_ramped_number_of_draws_is_looked_at() -> None:
 def test_fewer_than_one_candidate_is_refused_by_name(field: str) -> None:
     with pytest.raises(ConfigError, match=rf"negatives\.{field}"):
         Teacher(**{field: 0}).check()
+
+
+@pytest.mark.parametrize(
+    ("part", "field"),
+    [
+        (Teacher(count=0), "count"),
+        (Online(count=-1), "count"),
+        (Random(count=0), "count"),
+        (Teacher(among=0), "among"),
+        (Online(among=2, count=2), "among 2.*count 2"),
+    ],
+)
+def test_several_negatives_out_of_range_are_refused_by_name(part: Teacher | Online | Random, field: str) -> None:
+    with pytest.raises(ConfigError, match=rf"negatives\.{field}"):
+        part.check()
+
+
+@pytest.mark.parametrize("part", [Teacher(count=3), Online(among=3), Random(count=3)])
+def test_several_negatives_in_range_are_taken(part: Teacher | Online | Random) -> None:
+    part.check()

@@ -14,6 +14,8 @@ from pytorch_metric_learning.losses import SupConLoss
 from torch import Tensor
 
 from goodness.errors import ConfigError
+from goodness.local.facts import Facts
+from goodness.local.objective import Objective
 from goodness.local.supcon import ContrastiveHead, SupCon, supcon
 
 
@@ -136,3 +138,75 @@ def test_the_term_contrasts_the_two_positive_views_and_queues_them_only_after_th
 def test_a_supcon_setting_out_of_range_is_refused_by_name(field: str, value: float) -> None:
     with pytest.raises(ConfigError, match=rf"objective\.supcon.*{field}={value}"):
         SupCon(**{field: value}).check()
+
+
+def facts_at(progress: float) -> Facts:
+    facts = made_up_facts()
+    facts.progress = torch.tensor(progress, dtype=torch.float64)
+    return facts
+
+
+def contrastive_head() -> ContrastiveHead:
+    torch.manual_seed(0)
+    return ContrastiveHead(WIDTH, 3, 20).double()
+
+
+def loss_by_loop(facts: Facts, head: ContrastiveHead, t: float) -> float:
+    with torch.no_grad():
+        embeddings = F.normalize(head.project(facts.pooled[: 2 * BATCH]), dim=-1)
+    return supcon_by_loop(embeddings, facts.labels.tolist() * 2, torch.zeros(0, 3), [], t)
+
+
+@given(st.integers(1, 9))
+def test_supcon_at_the_last_block_has_a_coefficient_there_alone(blocks: int) -> None:
+    every, last = SupCon(weight=0.3), SupCon(weight=0.3, at="last")
+    assert [every.coefficient(depth, blocks) for depth in range(blocks)] == [0.3] * blocks
+    assert [last.coefficient(depth, blocks) for depth in range(blocks)] == [0.0] * (blocks - 1) + [0.3]
+
+
+@pytest.mark.parametrize(("progress", "weight"), [(0.0, 0.5), (0.49, 0.5), (0.5, 0.2), (0.51, 0.2), (1.0, 0.2)])
+def test_the_late_weight_holds_from_half_of_the_training_on(progress: float, weight: float) -> None:
+    facts, head = facts_at(progress), contrastive_head()
+    total, _ = Objective({"supcon": SupCon(weight=0.5, late=0.2, temperature=0.5)})(facts, {"supcon": head})
+    assert total.item() == pytest.approx(weight * loss_by_loop(facts, head, 0.5), rel=1e-9)
+
+
+def test_a_late_weight_of_zero_stops_the_terms_gradient_and_keeps_the_queue_going() -> None:
+    facts, head, term = facts_at(0.75), contrastive_head(), SupCon(late=0.0)
+    term.loss(facts, head).backward()
+    assert all(bool((one.grad == 0).all()) for one in head.parameters())
+    term.after_step(facts, head)
+    assert int((head.queue_labels >= 0).sum()) == 2 * BATCH
+
+
+@given(st.floats(0, 1), st.floats(0.1, 1), st.floats(0.1, 1))
+def test_the_temperature_moves_linearly_over_the_training(progress: float, first: float, last: float) -> None:
+    facts, head = facts_at(progress), contrastive_head()
+    value = SupCon(temperature=first, temperature_last=last).loss(facts, head)
+    expected = loss_by_loop(facts, head, (1 - progress) * first + progress * last)
+    assert value.item() == pytest.approx(expected, rel=1e-8)
+
+
+def test_supcon_takes_its_temperature_as_a_tensor_too() -> None:
+    labels = torch.tensor([0, 1, 2, 0, 1, 2, 0, 3])
+    as_tensor = supcon(unit(8, 3), labels, *NOTHING, torch.tensor(0.2, dtype=torch.float64))
+    assert as_tensor.item() == supcon(unit(8, 3), labels, *NOTHING, 0.2).item()
+
+
+def test_without_its_options_supcon_looks_at_no_progress() -> None:
+    head, term = contrastive_head(), SupCon()
+    assert term.loss(facts_at(0.9), head).item() == term.loss(facts_at(0.0), head).item()
+    assert term.temperature_at(torch.tensor(0.9)) == term.temperature
+
+
+@pytest.mark.parametrize(
+    ("term", "message"),
+    [
+        (SupCon(temperature_last=0.0), "temperature_last must be positive"),
+        (SupCon(late=-0.1), r"late=-0\.1"),
+        (SupCon(late=0.1, weight=0.0), r"weight=0\.0"),
+    ],
+)
+def test_a_supcon_option_out_of_range_is_refused_by_name(term: SupCon, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"objective\.supcon.*{message}"):
+        term.check()

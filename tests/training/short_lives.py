@@ -21,7 +21,7 @@ import torch
 
 import goodness
 from goodness import predict
-from goodness.training import stage1
+from goodness.training import loop, stage1
 from goodness.training.checkpoint import Checkpoints
 from goodness.training.step import Stepper
 from tiny_runs import register_blobs, shrunk
@@ -31,14 +31,14 @@ PLACES: dict[str, tuple[Any, str]] = {
     "update": (Stepper, "update"),  # between the blocks of one step
     "evaluation": (stage1, "goodness_of"),
     "chunk": (predict, "block_goodness"),  # within one evaluation
-    "metrics": (stage1, "append_line"),
+    "metrics": (loop, "append_line"),
     "saving": (Checkpoints, "save"),
     "fsync": (os, "fsync"),  # written, not renamed
     "rename": (os, "replace"),
     "removal": (Path, "unlink"),  # of the older checkpoint, or of an unfinished file
-    "predictions": (stage1.RunFolder, "write_predictions"),
+    "predictions": (loop.RunFolder, "write_predictions"),
     "weights": (Checkpoints, "save_weights"),
-    "result": (stage1, "write_json"),
+    "result": (loop, "write_json"),
 }
 
 
@@ -73,7 +73,7 @@ def live(out: Path, changes: dict[str, Any], life: dict[str, Any]) -> dict[str, 
             goodness.resume(out, device="cpu")
         else:
             goodness.train(shrunk("cp-fair-dense", changes), device="cpu", out=out)
-    except stage1.Interrupted as stopped:
+    except loop.Interrupted as stopped:
         found = Checkpoints(out / "checkpoints").latest()
         position = None if found is None else found[1]["position"]
         return {"end": "stopped", "message": str(stopped), "code": stopped.exit_code, "position": position}

@@ -113,7 +113,7 @@ def test_sam_experts_memory_and_queue_resume_to_the_same_bits(step: str, tmp_pat
     changes = {"deterministic": True, "epochs": 2, "keep.checkpoint_steps": 5, "step.mode": step}
     config = shrunk("cp-fair", {**changes, "model.block.memory": 3, "data": "digits", "batch": 120})
     assert config.optim.sam > 0
-    assert config.model.block.experts == 32
+    assert config.model.block.experts > 1
     assert_resumed_to_the_same_bits(config, tmp_path)
 
 

@@ -12,13 +12,15 @@ import pytest
 import torch
 
 import goodness
-from goodness.api import Run, load_data
+from goodness.api import load_data
 from goodness.data.images import ImageData
 from goodness.errors import UserError
 from goodness.predict import block_goodness_by_label
+from goodness.runs import Run
 from goodness.training.checkpoint import Checkpoints, weights_sha256
+from goodness.training.loop import fingerprint
 from goodness.training.run import RunFolder
-from goodness.training.stage1 import build_network, fingerprint
+from goodness.training.stage1 import build_network
 from goodness.training.step import Stepper
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 

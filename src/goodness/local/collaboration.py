@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
@@ -11,6 +11,9 @@ from torch import Tensor
 from goodness.errors import ConfigError
 from goodness.local.facts import Past
 from goodness.parts import Rule, register_rule
+
+if TYPE_CHECKING:
+    from goodness.config import Config
 
 
 @register_rule("constant")
@@ -46,6 +49,12 @@ class Ramp(Rule):
         if not 0 < self.until <= 1:
             raise ConfigError(f"rule.until must lie in (0, 1], got {self.until}")
 
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        if config.epochs == 1:
+            why = "the one epoch has the weight of the start"
+            return [("last", why), ("until", why)]
+        return [("until", "the weight ends where it starts")] if self.first == self.last else []
+
     def weight(self, past: Past) -> Tensor:
         share = min(1.0, past.progress / self.until)
         return torch.full_like(past.total, self.first + share * (self.last - self.first))
@@ -64,6 +73,9 @@ class Progressive(Rule):
     def check(self) -> None:
         _in_unit("rule.first", self.first)
         _in_unit("rule.last", self.last)
+
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        return [("first", "of two blocks, the one with a history is the deepest")] if config.model.blocks == 2 else []
 
     def weight(self, past: Past) -> Tensor:
         share = (past.depth - 1) / (past.blocks - 2) if past.blocks > 2 else 1.0
@@ -93,6 +105,12 @@ class Gated(Rule):
         _in_unit("rule.gamma0", self.gamma0)
         if self.tau <= 0:
             raise ConfigError(f"rule.tau must be positive, got {self.tau}")
+
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        if self.gamma0 == 0:
+            return [(name, "the gate has a weight of 0 to open for (gamma0)") for name in ("tau", "kappa", "source")]
+        same = "with two blocks, all earlier blocks are the previous one"
+        return [("source", same)] if config.model.blocks == 2 else []
 
     def weight(self, past: Past) -> Tensor:
         support = past.total if self.source == "cumulative" else past.previous

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 from torch import Tensor
 
 from goodness.errors import ConfigError
 from goodness.parts import NegativesPart, register_negatives
+
+if TYPE_CHECKING:
+    from goodness.config import Config
 
 Score = Callable[[Tensor, Tensor], Tensor]
 """Goodness `[n]` of example rows `[n]` under labels `[n]`, at the block that mines; no gradient."""
@@ -26,7 +29,8 @@ class Mining:
 
     labels: Tensor  # [batch], the right ones
     classes: int
-    uniforms: Tensor  # [batch, at least k], in [0, 1), keyed by seed, step and block
+    uniforms: Tensor  # [batch, at least max(k, count)], in [0, 1), keyed by seed, step and block; the last column
+    # is no draw where `among` is above one
     depth: int
     blocks: int
     progress: float
@@ -45,10 +49,41 @@ def draw(uniforms: Tensor, classes: int) -> Tensor:
     return (uniforms * (classes - 1)).long().clamp_(max=classes - 2)
 
 
-def hardest(mining: Mining, score: Score, k: int) -> Tensor:
-    """The hardest of k draws, `[batch]`.
+def draw_distinct(uniforms: Tensor, classes: int, count: int) -> list[Tensor]:
+    """`count` offsets `[batch]` without replacement, from one column of uniforms each; the first is `draw`'s.
 
-    Three ways to the same label: all wrong labels scored and masked to those drawn (k at least their number),
+    Where there are fewer wrong labels than that, the same ones come round again.
+    """
+    wrongs = classes - 1
+    pool = torch.arange(wrongs, device=uniforms.device).repeat(len(uniforms), 1)
+    chosen = []
+    for j in range(min(count, wrongs)):  # columns from j on hold what has not been drawn yet
+        place = j + draw(uniforms[:, j : j + 1], classes - j)
+        chosen.append(pool.gather(1, place).squeeze(1))
+        pool.scatter_(1, place, pool[:, j : j + 1].clone())
+    return [chosen[j % wrongs] for j in range(count)]
+
+
+def highest_distinct(offsets: Tensor, scores: Tensor, count: int) -> list[Tensor]:
+    """The `count` distinct offsets `[batch]` of highest score, the highest first; where they run out, it again.
+
+    Offsets and scores are `[batch, n]`; minus infinity is the score of what may not be chosen.
+    """
+    chosen: list[Tensor] = []
+    for _ in range(count):
+        place = scores.argmax(dim=1, keepdim=True)
+        best = offsets.gather(1, place)
+        if chosen:
+            best = torch.where(scores.gather(1, place) == -torch.inf, chosen[0], best)
+        chosen.append(best)
+        scores = scores.masked_fill(offsets == best, -torch.inf)
+    return [best.squeeze(1) for best in chosen]
+
+
+def hardest(mining: Mining, score: Score, k: int, count: int = 1) -> Tensor:
+    """The `count` hardest distinct labels of k draws, `[count * batch]`, all examples' hardest first.
+
+    Three ways to the same labels: all wrong labels scored and masked to those drawn (k at least their number),
     each distinct draw scored once (any shape), or the k draws scored as they come (fixed shapes).
     """
     batch, wrongs = len(mining.labels), mining.classes - 1
@@ -56,10 +91,10 @@ def hardest(mining: Mining, score: Score, k: int) -> Tensor:
     rows = torch.arange(batch, device=offsets.device)
     if mining.fixed_shapes and k < wrongs:
         scores = score(rows.repeat_interleave(k), mining.wrong(offsets).reshape(-1)).reshape(batch, k)
-        best = offsets.gather(1, scores.argmax(dim=1, keepdim=True)).squeeze(1)
-        return mining.wrong(best)
+        return torch.cat([mining.wrong(best) for best in highest_distinct(offsets, scores, count)])
     drawn = torch.zeros(batch, wrongs, dtype=torch.bool, device=offsets.device).scatter_(1, offsets, True)
-    every = mining.wrong(torch.arange(wrongs, device=offsets.device).expand(batch, wrongs))
+    all_offsets = torch.arange(wrongs, device=offsets.device).expand(batch, wrongs)
+    every = mining.wrong(all_offsets)
     if mining.fixed_shapes:
         scores = score(rows.repeat_interleave(wrongs), every.reshape(-1)).reshape(batch, wrongs)
         scores = scores.masked_fill(~drawn, -torch.inf)
@@ -67,21 +102,34 @@ def hardest(mining: Mining, score: Score, k: int) -> Tensor:
         pair_rows, pair_columns = drawn.nonzero(as_tuple=True)
         some = score(pair_rows, every[pair_rows, pair_columns])
         scores = some.new_full((batch, wrongs), -torch.inf).index_put_((pair_rows, pair_columns), some)
-    return mining.wrong(scores.argmax(dim=1))
+    return torch.cat([mining.wrong(best) for best in highest_distinct(all_offsets, scores, count)])
 
 
-def hardest_plainly(mining: Mining, score: Score, k: int) -> Tensor:
-    """The readable twin of `hardest`: score every draw, duplicates too, one draw at a time."""
-    offsets = draw(mining.uniforms[:, :k], mining.classes)
-    rows = torch.arange(len(mining.labels), device=offsets.device)
-    scores = torch.stack([score(rows, mining.wrong(offsets[:, j])) for j in range(k)], dim=1)
-    best = offsets.gather(1, scores.argmax(dim=1, keepdim=True)).squeeze(1)
-    return mining.wrong(best)
+def hardest_plainly(mining: Mining, score: Score, k: int, count: int = 1) -> Tensor:
+    """The readable twin of `hardest`: score every draw, duplicates too, one draw at a time, and sort."""
+    labels = mining.wrong(draw(mining.uniforms[:, :k], mining.classes))
+    rows = torch.arange(len(labels), device=labels.device)
+    scores = torch.stack([score(rows, labels[:, j]) for j in range(k)], dim=1).tolist()
+    streams: list[list[int]] = [[] for _ in range(count)]
+    for drawn, given in zip(labels.tolist(), scores):
+        falling = sorted(range(k), key=lambda j, given=given: -given[j])
+        distinct = list(dict.fromkeys(drawn[j] for j in falling))
+        for j, stream in enumerate(streams):
+            stream.append(distinct[j] if j < len(distinct) else distinct[0])
+    return torch.tensor(streams, device=labels.device).flatten()
+
+
+def one_of_the_hardest(mining: Mining, score: Score, k: int, among: int) -> Tensor:
+    """One label `[batch]`, drawn evenly from the `among` hardest distinct ones of k draws, or as many as there are."""
+    ranked = hardest(mining, score, k, among).reshape(among, -1)
+    there = 1 + (ranked[1:] != ranked[0]).sum(dim=0)  # past the distinct labels the hardest stands again
+    place = (mining.uniforms[:, -1] * there).long().minimum(there - 1)
+    return ranked.gather(0, place.unsqueeze(0)).squeeze(0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Mined(NegativesPart):
-    """The hardest of k candidates; k moves from k_first to k_last."""
+    """The hardest of k candidates, or the `count` hardest; k moves from k_first to k_last."""
 
     k_first: int = 8
     """Candidate draws at the start of the ramp."""
@@ -92,19 +140,48 @@ class Mined(NegativesPart):
     mine_on: Literal["nl", "pos"] = "nl"
     """Whose tokens the candidates are scored on: the stream's own (they carry the earlier blocks' wrong
     labels) or the first positive view's."""
+    among: int = 1
+    """Top-k depth: the wrong label is drawn evenly from this many of the hardest."""
 
     def check(self) -> None:
+        super().check()
         if self.k_first < 1 or self.k_last < 1:
             raise ConfigError(
                 f"negatives.k_first and negatives.k_last must be at least 1, got {self.k_first}, {self.k_last}"
             )
+        if self.among < 1:
+            raise ConfigError(f"negatives.among must be at least 1, got {self.among}")
+        if self.among > 1 and self.count > 1:
+            raise ConfigError(
+                f"negatives.among {self.among} draws one label and negatives.count {self.count} takes them all: "
+                "leave one of them at 1"
+            )
+
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        at_first_alone = config.model.blocks == 1 or self.once
+        found: list[tuple[str, str]] = []
+        if self.k_first == self.k_last:
+            found.append(("ramp", "k_first and k_last are the same"))
+        elif at_first_alone and self.ramp == "depth":
+            found.append(("k_last", "the first block alone mines, with k_first draws (the reported health has k_last)"))
+        elif config.epochs == 1 and self.ramp == "epochs":
+            found.append(("k_last", "the one epoch has k_first draws (the reported health has k_last)"))
+        last_counts = all(name != "k_last" for name, _ in found)
+        if self.k_first == 1 and (self.k_last == 1 or not last_counts):
+            found += [(name, "a single draw leaves nothing to choose from") for name in ("mine_on", "among")]
+        elif at_first_alone and config.augment == "none":
+            found.append(("mine_on", "without augmentation, both streams are the same at the first block"))
+        return found
 
     def candidates(self, mining: Mining) -> int:
         share = mining.progress if self.ramp == "epochs" else mining.depth / max(1, mining.blocks - 1)
         return round(self.k_first + share * (self.k_last - self.k_first))
 
     def choose(self, mining: Mining) -> Tensor:
-        return hardest(mining, self.scorer(mining), self.candidates(mining))
+        score, k = self.scorer(mining), self.candidates(mining)
+        if self.among > 1:
+            return one_of_the_hardest(mining, score, k, self.among)
+        return hardest(mining, score, k, self.count)
 
     def scorer(self, mining: Mining) -> Score:
         raise NotImplementedError
@@ -131,7 +208,7 @@ class Online(Mined):
 @register_negatives("random")
 @dataclass(frozen=True, kw_only=True)
 class Random(NegativesPart):
-    """Any wrong label, with equal chance; no scoring."""
+    """Any wrong label, with equal chance; no scoring. Several of them are drawn without replacement."""
 
     def choose(self, mining: Mining) -> Tensor:
-        return mining.wrong(draw(mining.uniforms[:, 0], mining.classes))
+        return torch.cat([mining.wrong(one) for one in draw_distinct(mining.uniforms, mining.classes, self.count)])

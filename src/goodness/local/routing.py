@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -12,7 +12,11 @@ from goodness.errors import ConfigError
 from goodness.local.facts import Facts
 from goodness.model.hybrid import Hybrid
 from goodness.model.moe import Routing, load
+from goodness.model.plain_cnn import ConvStages
 from goodness.parts import Term, register_term
+
+if TYPE_CHECKING:
+    from goodness.config import Config
 
 
 def switch_balance(routing: Routing) -> Tensor:
@@ -57,6 +61,10 @@ class RouterTerm(Term):
                 f"objective.{self.kind} weighs a router and model.block has none: give it a weight of 0, or the block "
                 "experts (--model.block.experts 32 --model.block.top_k 4)"
             )
+
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        no_router = isinstance(config.model.block, ConvStages)
+        return [("weight", "a block of convolutions has no router")] if no_router else []
 
     def routing(self, facts: Facts) -> Routing:
         routing = routing_of(facts.notes)

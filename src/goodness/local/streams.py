@@ -23,12 +23,13 @@ def wrong_images(labels: Tensor, uniforms: Tensor, class_uniforms: Tensor) -> Te
     return partner
 
 
-def concatenate(views: Tensor, partner: Tensor | None) -> Tensor:
-    """Stem tokens of three views `[3, batch, ...]` to streams `[3 or 4 times batch, ...]`: pos1, pos2, nl, ni.
+def concatenate(views: Tensor, partner: Tensor | None, wrong_labels: int = 1) -> Tensor:
+    """Stem tokens of three views `[3, batch, ...]` to streams `[streams * batch, ...]`: pos1, pos2, nl, ni.
 
-    The wrong image is another row of the third view, so that the stem runs on three views, not four.
+    The wrong image is another row of the third view, so that the stem runs on three views, not four. With several
+    wrong labels the third view stands as often.
     """
-    streams = list(views.unbind(0))
+    streams = [*views.unbind(0), *[views[2]] * (wrong_labels - 1)]
     if partner is not None:
         streams.append(views[2][partner])
     return torch.cat(streams)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
@@ -13,8 +14,13 @@ from goodness.local.facts import Facts
 from goodness.model.attention import widen
 from goodness.parts import Term, register_term
 
+if TYPE_CHECKING:
+    from goodness.config import Config
 
-def supcon(anchors: Tensor, labels: Tensor, others: Tensor, other_labels: Tensor, temperature: float) -> Tensor:
+
+def supcon(
+    anchors: Tensor, labels: Tensor, others: Tensor, other_labels: Tensor, temperature: float | Tensor
+) -> Tensor:
     """SupCon over `[n, dim]` unit anchors against themselves and `[q, dim]` others (label -1: an empty place).
 
     mean_i -1/|P(i)| sum_{p in P(i)} log [exp(z_i z_p / t) / sum_{a != i} exp(z_i z_a / t)]; anchors without a partner
@@ -84,6 +90,12 @@ class SupCon(Term):
     """Earlier embeddings kept per block."""
     label_free: bool = False
     """Contrast features that no label ever entered, at the price of two more streams."""
+    at: Literal["every", "last"] = "every"
+    """Blocks that have the term: all, or the deepest alone ("last-only")."""
+    late: float | None = None
+    """lambda_con from half of the training on ("dual-phase contrastive"); None keeps it."""
+    temperature_last: float | None = None
+    """Where the temperature goes, linearly over the training ("temperature annealing"); None keeps it."""
 
     def check(self) -> None:
         if self.temperature <= 0 or self.dimensions < 1 or self.queue < 0:
@@ -91,6 +103,22 @@ class SupCon(Term):
                 "objective.supcon needs a positive temperature and dimensions, and a queue of 0 or more; got "
                 f"temperature={self.temperature}, dimensions={self.dimensions}, queue={self.queue}"
             )
+        if self.temperature_last is not None and self.temperature_last <= 0:
+            raise ConfigError(f"objective.supcon.temperature_last must be positive, got {self.temperature_last}")
+        if self.late is not None and (self.late < 0 or self.weight == 0):
+            raise ConfigError(
+                "objective.supcon.late must be at least 0 and needs a weight to begin with; got "
+                f"late={self.late}, weight={self.weight}"
+            )
+
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        found = [("at", "the one block is the last")] if config.model.blocks == 1 else []
+        if config.epochs == 1:
+            found += [(name, "it takes more than one epoch to get there") for name in ("late", "temperature_last")]
+        return found
+
+    def coefficient(self, depth: int, blocks: int) -> float:
+        return self.weight if self.at == "every" or depth == blocks - 1 else 0.0
 
     @property
     def wants_neutral(self) -> bool:
@@ -105,7 +133,16 @@ class SupCon(Term):
         embeddings = module(pooled)
         labels = facts.labels.repeat(2)
         facts.scratch["supcon"] = embeddings.detach()
-        return supcon(embeddings, labels, module.queue, module.queue_labels, self.temperature)
+        value = supcon(embeddings, labels, module.queue, module.queue_labels, self.temperature_at(facts.progress))
+        if self.late is None:
+            return value
+        return torch.where(facts.progress < 0.5, value, self.late / self.weight * value)
+
+    def temperature_at(self, progress: Tensor) -> float | Tensor:
+        """t = t_0 + progress (t_1 - t_0); a plain number where it stays as it is."""
+        if self.temperature_last is None:
+            return self.temperature
+        return self.temperature + progress * (self.temperature_last - self.temperature)
 
     def after_step(self, facts: Facts, module: ContrastiveHead) -> None:
         module.enqueue(facts.scratch["supcon"], facts.labels.repeat(2))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,9 @@ from goodness.local.barrier import attenuation, barrier, barrier_slope, residual
 from goodness.local.facts import Facts
 from goodness.model.attention import widen
 from goodness.parts import Term, register_term
+
+if TYPE_CHECKING:
+    from goodness.config import Config
 
 
 class Threshold(nn.Module):
@@ -113,6 +116,14 @@ class Current(Term):
         if self.rho < -1:
             raise ConfigError(f"objective.curr.rho must be at least -1, got {self.rho}")
 
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        if config.model.blocks == 1:
+            grows = [("rho", "the coefficient grows over depth, and there is one block")] if self.rho != 0 else []
+            past = "there is no earlier block to leave anything unresolved"
+            return [*grows, *((name, past) for name in ("residual", "w_min", "w_max"))]
+        flat = "every example weighs the same (residual is off)"
+        return [] if self.residual else [("w_min", flat), ("w_max", flat)]
+
     def coefficient(self, depth: int, blocks: int) -> float:
         return self.weight * (1 + self.rho * depth / max(1, blocks - 1))
 
@@ -140,6 +151,10 @@ class DepthOrder(Term):
     """Least rise of the positive's cumulative goodness."""
     delta_neg: float = 0.1
     """Least fall of a negative's."""
+
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        alone = "the first block has no earlier one to stand in order with, and there is one block"
+        return [("weight", alone)] if config.model.blocks == 1 else []
 
     def loss(self, facts: Facts, module: None) -> Tensor:
         if facts.depth == 0:
@@ -185,6 +200,10 @@ class MissingGradient(Term):
     def check(self) -> None:
         if self.epsilon < 0 or self.rho < 0:
             raise ConfigError(f"objective.mgc.rho and .epsilon must be at least 0, got {self.rho}, {self.epsilon}")
+
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        grows = self.rho != 0 and config.model.blocks == 1
+        return [("rho", "the target grows over depth, and there is one block")] if grows else []
 
     def loss(self, facts: Facts, module: None) -> Tensor:
         target = 1 + self.rho * facts.depth / max(1, facts.blocks - 1)

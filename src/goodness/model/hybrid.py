@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
@@ -12,6 +13,9 @@ from goodness.model.feedforward import GEGLU
 from goodness.model.memory import MemoryAttention
 from goodness.model.moe import MixtureOfExperts
 from goodness.parts import BlockPart, register_block
+
+if TYPE_CHECKING:
+    from goodness.config import Config
 
 
 @register_block("hybrid")
@@ -38,6 +42,9 @@ class Hybrid(BlockPart):
             raise ConfigError(f"model.block.top_k {self.top_k} is more than model.block.experts {self.experts}")
         if self.memory < 0 or self.memory == 1:
             raise ConfigError(f"model.block.memory must be 0 or at least 2 slots, got {self.memory}")
+
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        return [("top_k", "the layer is dense (experts is 1)")] if self.experts == 1 else []
 
     def build(self, width: int, grid: tuple[int, int]) -> nn.Module:
         if width % (4 * self.heads):

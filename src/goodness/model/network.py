@@ -9,11 +9,29 @@ import torch
 from torch import Tensor, nn
 
 from goodness.model.block import FFBlock, hand_on
-from goodness.model.stem import ConvStem, fitting_patch, token_grid
+from goodness.model.stem import ConvStem, PixelStem, fitting_patch, token_grid
 from goodness.parts import Term
 
 if TYPE_CHECKING:
     from goodness.config import Model
+
+
+def build_stem(config: Model, shape: tuple[int, int, int]) -> tuple[nn.Module, int, tuple[int, int]]:
+    """The stem for images of this shape, and the width and grid of the tokens it gives."""
+    channels, height, width = shape
+    if config.stem.kind == "pixels":
+        return PixelStem(), channels, (height, width)
+    patch = config.stem.patch or fitting_patch(height, width)
+    stem = ConvStem(channels, config.stem.channels, config.width, patch)
+    return stem, config.width, token_grid(height, width, patch)
+
+
+def shapes_by_depth(config: Model, width: int, grid: tuple[int, int]) -> list[tuple[int, tuple[int, int]]]:
+    """Width and grid of what every block takes in, and last of what the deepest gives."""
+    shapes = [(width, grid)]
+    for depth in range(config.blocks):
+        shapes.append(config.block.at(depth).output_shape(*shapes[-1]))
+    return shapes
 
 
 class Network(nn.Module):
@@ -36,30 +54,40 @@ class Network(nn.Module):
         terms: Mapping[str, Term] | None = None,
     ) -> None:
         super().__init__()
-        channels, height, width = shape
+        channels = shape[0]
         self.config, self.shape, self.classes = config, shape, classes
         self.class_names = tuple(str(label) for label in range(classes))
-        patch = config.stem.patch or fitting_patch(height, width)
-        self.grid = token_grid(height, width, patch)
         self.register_buffer("mean", torch.tensor(mean or (0.0,) * channels).reshape(1, -1, 1, 1))
         self.register_buffer("std", torch.tensor(std or (1.0,) * channels).reshape(1, -1, 1, 1))
-        self.stem = ConvStem(channels, config.stem.channels, config.width, patch)
+        self.stem, width, self.grid = build_stem(config, shape)
+        self.shapes = shapes_by_depth(config, width, self.grid)
         blocks = []
         for depth in range(config.blocks):
             injects = config.label_at == "every" or depth == 0
+            (width, grid), (width_out, _) = self.shapes[depth], self.shapes[depth + 1]
             block = FFBlock(
-                label=config.label.build(config.width, classes) if injects else None,
-                body=config.block.build(config.width, self.grid),
-                head=config.goodness.build(config.width, classes),
+                label=config.label.build(width, classes) if injects else None,
+                body=config.block.at(depth).build(width, grid),
+                head=config.goodness.build(width_out, classes),
             )
             for name, term in (terms or {}).items():
                 if term.coefficient(depth, config.blocks) == 0:
                     continue
-                extra = term.module(config.width, len(block.head.names))
+                extra = term.module_for(width_out, len(block.head.names), classes)
                 if extra is not None:
                     block.extras[name] = extra
             blocks.append(block)
         self.blocks = nn.ModuleList(blocks)
+        if config.warm_start:
+            self._start_alike()
+
+    def _start_alike(self) -> None:
+        """Give every block the first one's initial weights, wherever they fit."""
+        first = self.blocks[0].state_dict()
+        for block in self.blocks:
+            mine = block.state_dict()
+            fitting = {name: value for name, value in first.items() if name in mine and mine[name].shape == value.shape}
+            block.load_state_dict(fitting, strict=False)
 
     def block(self, depth: int) -> FFBlock:
         return self.blocks[depth]  # type: ignore[return-value]

@@ -17,6 +17,13 @@ def fitting_patch(height: int, width: int) -> int:
     return max(1, -(-((max(height, width) + 1) // 2) // 8))
 
 
+class PixelStem(nn.Module):
+    """No stem: `[batch, C, H, W]` to `[batch, H * W, C]`, a token per pixel. Nothing to learn."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        return images.flatten(2).transpose(1, 2)
+
+
 class ConvStem(nn.Module):
     """3x3 convolution, 3x3 convolution of stride 2, patch embedding; `[batch, C, H, W]` to `[batch, tokens, width]`.
 

@@ -129,5 +129,7 @@ class Progress:
 
 
 def _summary(event: dict[str, Any]) -> str:
-    separations = " ".join(f"{block['sep_cur']:.2f}" for block in event["val"]["blocks"])
-    return f"validation {100 * event['val']['accuracy']:.1f} %, sep_cur by block {separations}"
+    text = f"validation {100 * event['val']['accuracy']:.1f} %"
+    if "blocks" in event["val"]:  # a readout and a backpropagation control have none
+        text += ", sep_cur by block " + " ".join(f"{block['sep_cur']:.2f}" for block in event["val"]["blocks"])
+    return text

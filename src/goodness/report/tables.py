@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+from rich import box
+from rich.markup import escape
 from rich.table import Table
 
+from goodness.presets import section_of
 from goodness.report.names import DEMO_NAMES
+
+STAGES = {"s1": "", "s2": "Stage 2 ", "bp": "backpropagation "}
+"""How a stage's accuracy is announced."""
 
 
 def demo_table(result: dict[str, Any]) -> Table:
@@ -38,27 +45,30 @@ def demo_table(result: dict[str, Any]) -> Table:
     return table
 
 
-def result_table(result: dict[str, Any]) -> Table:
+def result_table(result: dict[str, Any]) -> Table | str:
     """A finished run: accuracies, and each block's health on the test split."""
     reported = result["reported"]
-    text = f"test accuracy {100 * reported['accuracy']:.2f} %"
+    text = f"{STAGES[reported['stage']]}test accuracy {100 * reported['accuracy']:.2f} %"
     if "accuracy_tta" in reported:
         text += f", with flip TTA {100 * reported['accuracy_tta']:.2f} %"
     epoch = result["weights"][reported["weights"]]["epoch"] + 1
     text += f"   ({reported['weights']} weights, epoch {epoch}; {result['seconds']:.0f} s)"
-    return health_table(text, result["health"]["test"])
+    return health_table(text, result["health"].get("test", []))
 
 
-def evaluation_table(found: dict[str, Any]) -> Table:
-    text = f"{found['split']} accuracy {100 * found['accuracy']:.2f} %"
+def evaluation_table(found: dict[str, Any]) -> Table | str:
+    text = f"{STAGES[found['stage']]}{found['split']} accuracy {100 * found['accuracy']:.2f} %"
     if "top5" in found:
         text += f", top-5 {100 * found['top5']:.2f} %"
     tta = "flip TTA, " if found["tta"] else ""
     text += f"   ({tta}{found['weights']} weights, {found['blocks_used']} blocks, {found['n']} images)"
-    return health_table(text, found["blocks"])
+    return health_table(text, found.get("blocks", []))
 
 
-def health_table(title: str, blocks: list[dict[str, Any]]) -> Table:
+def health_table(title: str, blocks: list[dict[str, Any]]) -> Table | str:
+    """A row a block under the title; the title alone where there are no blocks to tell apart."""
+    if not blocks:
+        return title
     table = Table(title=title, title_justify="left")
     table.add_column("block", justify="right")
     for heading in ("sep_cur", "sep_rate", "attenuation", "accuracy, blocks 0..d"):
@@ -75,33 +85,60 @@ def health_table(title: str, blocks: list[dict[str, Any]]) -> Table:
 
 
 def presets_table(rows: list[dict[str, Any]]) -> Table:
-    table = Table(title="Presets: goodness train NAME", title_justify="left", show_lines=True)
+    """One row per preset under its section's title; readable at a hundred columns."""
+    table = Table(title="Presets: goodness train NAME", title_justify="left", box=box.HORIZONTALS, pad_edge=False)
     table.add_column("name", no_wrap=True)
     table.add_column("what it is")
-    table.add_column("differs from its base")
-    table.add_column("parameters", justify="right")
-    for row in rows:
-        base = f"{row['base']}: {_changes(row['changes'])}" if row["base"] else "-"
-        table.add_row(row["name"], row["about"], base, f"{row['parameters'] / 1e6:.2f} M")
+    table.add_column("differs from its base", overflow="fold")  # no setting's name is cut short
+    table.add_column("paper", justify="right", no_wrap=True)
+    table.add_column("size", justify="right", no_wrap=True)
+    for section, group in itertools.groupby(rows, key=lambda row: section_of(row["name"])):
+        table.add_row("", f"[bold]{escape(section)}[/bold]")
+        for row in group:
+            base = f"{row['base']}: {_changes(row['changes'])}" if row["base"] else "-"
+            about = " ".join(row["about"].split())
+            size = f"{row['parameters'] / 1e6:.2f} M"
+            table.add_row(row["name"], escape(about), escape(base), _in_the_paper(row.get("paper")), size)
+        table.add_section()
+    table.caption = (
+        "paper: what it prints for this run, per cent: Stage 1 on the test images, below it with flip TTA (S2: Stage 2 "
+        "with TTA, where it has no other). size: parameters."
+    )
+    table.caption_justify = "left"
     return table
+
+
+def _in_the_paper(reported: dict[str, Any] | None) -> str:
+    """S1 over S1 with TTA; where the paper has neither, S2 with TTA and the word for it."""
+    s1, s1_tta, s2_tta = ((reported or {}).get(name) for name in ("s1", "s1_tta", "s2_tta"))
+    if s1 is None and s1_tta is None:
+        return "-" if s2_tta is None else f"{s2_tta:.2f}\nS2"
+    return "\n".join("-" if one is None else f"{one:.2f}" for one in (s1, s1_tta)).removesuffix("\n-")
 
 
 def _changes(changes: dict[str, Any]) -> str:
     """Changed fields in words; a part that comes, goes or is exchanged is one entry with its settings behind it."""
-    exchanged = {name.removesuffix(".kind"): value for name, value in changes.items() if name.endswith(".kind")}
+    kinds = {name: value for name, value in changes.items() if name.endswith(".kind")}
+    kinds.pop("model.stem.kind", None)  # no part: a setting of that name
+    exchanged = {name.removesuffix(".kind"): value for name, value in kinds.items()}
     words: dict[str, list[str]] = {name: [] for name in exchanged}
     plain = []
     for name, value in changes.items():
         parent, _, leaf = name.rpartition(".")
         if parent not in exchanged:
-            plain.append(f"{name} {value}")
+            plain.append(f"{name} {_setting(value)}")
         elif leaf != "kind" and value is not None:
-            words[parent].append(f"{leaf} {value}")
+            words[parent].append(f"{leaf} {_setting(value)}")
     for name, kind in exchanged.items():
         settings = f" ({', '.join(words[name])})" if words[name] else ""
         what = "off" if kind is None else "on" if name.endswith(f".{kind}") else kind
         plain.append(f"{name} {what}{settings}")
     return "; ".join(plain)
+
+
+def _setting(value: Any) -> str:
+    """A value as one would type it: no brackets around several numbers."""
+    return ", ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def data_table(rows: list[dict[str, Any]]) -> Table:

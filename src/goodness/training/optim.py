@@ -8,31 +8,45 @@ from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
+from torch.optim import AdamW
 
 from goodness.config import Optim
 from goodness.model.network import Network
 
 
-def learning_rate(step: int, steps: int, config: Optim) -> float:
+def learning_rate(step: int, steps: int, peak: float, warmup: float) -> float:
     """Linear warm-up, then a cosine to zero: lr/2 (1 + cos(pi t)), t the share of the steps after the warm-up."""
-    warm = config.warmup * steps
+    warm = warmup * steps
     if step < warm:
-        return config.lr * (step + 1) / (warm + 1)
-    return config.lr * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1.0, steps - warm)))
+        return peak * (step + 1) / (warm + 1)
+    return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1.0, steps - warm)))
 
 
-def block_optimisers(network: Network, config: Optim) -> list[torch.optim.AdamW]:
+def learning_window(depth: int, blocks: int, steps: int, freeze: str) -> tuple[int, int]:
+    """The steps from which and up to which block `depth` learns: all of them, unless blocks are frozen in turn."""
+    share = lambda part: round(part * steps / blocks)  # noqa: E731
+    if freeze == "greedy":
+        return share(depth), share(depth + 1)
+    if freeze == "prefix":
+        return 0, share(depth + 1)
+    return 0, steps
+
+
+def adamw(parameters: list[nn.Parameter], lr: float, weight_decay: float, betas: tuple[float, float]) -> AdamW:
+    """AdamW that decays matrices only."""
+    groups = [
+        {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": weight_decay},
+        {"params": [p for p in parameters if p.dim() < 2], "weight_decay": 0.0},
+    ]
+    return AdamW([group for group in groups if group["params"]], lr=lr, betas=betas, fused=True)
+
+
+def block_optimisers(network: Network, config: Optim) -> list[AdamW]:
     """One AdamW per block over that block's parameters alone; block 0's also trains the stem."""
-    optimisers = []
-    for depth in range(len(network.blocks)):
-        own = list(network.owned(depth).values())
-        groups = [
-            {"params": [p for p in own if p.dim() >= 2], "weight_decay": config.weight_decay},
-            {"params": [p for p in own if p.dim() < 2], "weight_decay": 0.0},
-        ]
-        groups = [group for group in groups if group["params"]]
-        optimisers.append(torch.optim.AdamW(groups, lr=config.lr, betas=config.betas, fused=True))
-    return optimisers
+    return [
+        adamw(list(network.owned(depth).values()), config.lr, config.weight_decay, config.betas)
+        for depth in range(len(network.blocks))
+    ]
 
 
 def match_layout(optimiser: torch.optim.Optimizer) -> None:
@@ -80,6 +94,11 @@ def clip(parameters: list[nn.Parameter], norm: Tensor, most: float) -> None:
         torch.nn.utils.clip_grads_with_norm_(parameters, most, norm)
 
 
+def average_decay(step: int, decay: float) -> float:
+    """min(decay, 1 - 1 / (t + 2)): a plain mean at first, so that the start is forgotten soon."""
+    return min(decay, 1 - 1 / (step + 2))
+
+
 class MovingAverage:
     """The teacher: a copy of stem and blocks (without the terms' extras) that follows each block after its step."""
 
@@ -89,25 +108,53 @@ class MovingAverage:
         for block in self.network.blocks:
             block.extras = nn.ModuleDict()
         self.network.requires_grad_(False).eval()
-        own = dict(network.named_parameters())
-        self._pairs: list[tuple[list[Tensor], list[Tensor]]] = []
-        for depth in range(len(network.blocks)):
-            mine = self.network.owned(depth)
-            self._pairs.append(([*mine.values()], [own[name] for name in mine]))
-        buffers = dict(network.named_buffers())
-        self._buffers = [(mine, buffers[name]) for name, mine in self.network.named_buffers()]
+        self._pairs = [_pairs(self.network.owned(depth), network) for depth in range(len(network.blocks))]
+        self._buffers = _buffer_pairs(self.network, network)
 
-    def decay_at(self, step: int) -> float:
-        return min(self.decay, 1 - 1 / (step + 2))
-
-    @torch.no_grad()
     def copy_buffers(self) -> None:
         """Take over what the blocks remember without learning it (a user's running statistics)."""
-        for mine, theirs in self._buffers:
-            mine.copy_(theirs)
+        _copy(self._buffers)
 
-    @torch.no_grad()
     def follow(self, depth: int, step: int) -> None:
         """Move block `depth`'s average towards its weights."""
-        mine, theirs = self._pairs[depth]
-        torch._foreach_lerp_(mine, theirs, 1 - self.decay_at(step))  # pyright: ignore[reportPrivateImportUsage]
+        _move(self._pairs[depth], average_decay(step, self.decay))
+
+
+class WholeAverage:
+    """The moving average of a network that is trained as one."""
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.network = copy.deepcopy(network).requires_grad_(False).eval()
+        self._pairs = _pairs(dict(self.network.named_parameters()), network)
+        self._buffers = _buffer_pairs(self.network, network)
+
+    def follow(self, step: int) -> None:
+        """Move the average towards the weights; buffers are taken over as they are."""
+        _move(self._pairs, average_decay(step, self.decay))
+        _copy(self._buffers)
+
+
+Pairs = tuple[list[Tensor], list[Tensor]]
+
+
+def _pairs(mine: dict[str, nn.Parameter], network: nn.Module) -> Pairs:
+    theirs = dict(network.named_parameters())
+    return list(mine.values()), [theirs[name] for name in mine]
+
+
+def _buffer_pairs(mine: nn.Module, network: nn.Module) -> list[tuple[Tensor, Tensor]]:
+    theirs = dict(network.named_buffers())
+    return [(buffer, theirs[name]) for name, buffer in mine.named_buffers()]
+
+
+@torch.no_grad()
+def _copy(buffers: list[tuple[Tensor, Tensor]]) -> None:
+    for mine, theirs in buffers:
+        mine.copy_(theirs)
+
+
+@torch.no_grad()
+def _move(pairs: Pairs, decay: float) -> None:
+    if pairs[0]:  # a block may have nothing to learn
+        torch._foreach_lerp_(*pairs, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]

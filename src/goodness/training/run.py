@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _PACKAGE = Path(__file__).resolve().parents[1]
 _LOCK = "run.lock"
 _CHECKPOINTS = "checkpoints"
+_BACKBONE = "backbone.json"
 _LOCKED_BYTE = 1 << 30  # Windows locks bytes, and a locked byte cannot be read: take one far behind the text
 
 
@@ -112,6 +113,11 @@ class RunFolder:
     @property
     def result_path(self) -> Path:
         return self.path / "result.json"
+
+    @property
+    def backbone_path(self) -> Path:
+        """In a readout's folder: which run's weights it reads. Written before config.json, which makes it a run."""
+        return self.path / _BACKBONE
 
     @property
     def is_finished(self) -> bool:
@@ -315,7 +321,7 @@ def _refuse_another_run(folder: Path) -> None:
         raise UserError(
             f"{folder} holds an unfinished run; `goodness resume {folder}` goes on with it, or choose another --out"
         )
-    if _contents(folder) - {_CHECKPOINTS} or _contents(folder / _CHECKPOINTS):
+    if _contents(folder) - {_CHECKPOINTS, _BACKBONE} or _contents(folder / _CHECKPOINTS):
         raise _not_empty(folder)
 
 

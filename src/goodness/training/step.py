@@ -31,6 +31,7 @@ from goodness.training.optim import (
     clip,
     gradient_norm,
     learning_rate,
+    learning_window,
     perturb,
     set_learning_rate,
 )
@@ -57,7 +58,7 @@ class BlockInput:
     tokens: Tensor  # [streams * batch, tokens, width]; with the stem's graph at block 0, detached later
     neutral: Tensor | None  # [2 * batch, tokens, width], the positive views on a way that no label entered
     labels: Tensor  # [batch], right
-    wrong: Tensor  # [batch], the NL stream's
+    wrong: Tensor  # [wrong_labels * batch], the NL streams'
     ledger: Ledger
     progress: float
     seed: int  # of whatever the block itself draws, dropout say
@@ -99,6 +100,15 @@ def judge_block(objective: Objective, facts: Facts, extras: Any) -> tuple[Tensor
     return total, (tuple(measured), torch.stack([value.float() for value in measured.values()]))
 
 
+def compiles(config: Config, device: torch.device) -> bool:
+    """Whether the run's graphs are compiled: as asked for, and else on a GPU."""
+    return config.step.compile == "on" or (config.step.compile == "auto" and device.type == "cuda")
+
+
+def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
+    return torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32)
+
+
 class Judged(NamedTuple):
     """One block's loss with its graph, the facts, the tokens for the next block, and the measures."""
 
@@ -122,14 +132,14 @@ class Stepper:
         self.device = network.mean.device
         self.dtype = dtype
         self.blocks = len(network.blocks)
-        self.streams = 4 if config.eta > 0 else 3
+        self.wrong_labels = config.negatives.count
+        self.streams = 2 + self.wrong_labels + (1 if config.eta > 0 else 0)
         self.wants_neutral = any(term.weight != 0 and term.wants_neutral for term in config.objective.values())
         self.objective = Objective(config.objective)
         self.teacher = MovingAverage(network, config.optim.ema)
         self.optimisers = block_optimisers(network, config.optim)
         self.owned = [list(network.owned(depth).values()) for depth in range(self.blocks)]
-        compiles = config.step.compile == "on" or (config.step.compile == "auto" and self.device.type == "cuda")
-        self.fixed_shapes = compiles
+        self.fixed_shapes = compiles(config, self.device)
         self._forward = self.compiled(forward_block)
         self._score = self.compiled(score_block)
         self._neutral = self.compiled(neutral_block)
@@ -144,24 +154,34 @@ class Stepper:
         return torch.compile(function, dynamic=False)  # type: ignore[return-value]
 
     def autocast(self) -> torch.autocast:
-        return torch.autocast(self.device.type, dtype=self.dtype, enabled=self.dtype != torch.float32)
+        return autocast(self.device, self.dtype)
 
     def __call__(self, views: Tensor, labels: Tensor, moment: Moment) -> list[Measured]:
         """Train every block once on three views `[3, batch, C, H, W]` of a batch; returns each block's measures."""
-        rate = learning_rate(moment.total_step, moment.total_steps, self.config.optim)
-        for optimiser in self.optimisers:
-            set_learning_rate(optimiser, rate)
+        optim = self.config.optim
+        for depth, optimiser in enumerate(self.optimisers):
+            begin, end = self.window(depth, moment)
+            rate = learning_rate(moment.total_step - begin, end - begin, optim.lr, optim.warmup)
+            set_learning_rate(optimiser, rate if self.learns(depth, moment) else 0.0)
             optimiser.zero_grad(set_to_none=True)
         step = self._sequential if self.config.step.mode == "sequential" else self._fused
         measures = step(views, labels, moment)
         self.teacher.copy_buffers()
         return measures
 
+    def window(self, depth: int, moment: Moment) -> tuple[int, int]:
+        return learning_window(depth, self.blocks, moment.total_steps, self.config.optim.freeze)
+
+    def learns(self, depth: int, moment: Moment) -> bool:
+        """Whether the block takes a step now, or is not yet, or no longer, trained."""
+        begin, end = self.window(depth, moment)
+        return begin <= moment.total_step < end
+
     def _sequential(self, views: Tensor, labels: Tensor, moment: Moment) -> list[Measured]:
         measures = []
         situation = self.first(views, labels, moment)
         for depth in range(self.blocks):
-            judged = self.loss(situation)
+            judged = self.judge(situation, moment)
             (norm,) = self.gradients([judged], [situation], moment)
             self.update(depth, judged.facts, norm, moment)
             measures.append(judged.with_norm(norm))
@@ -175,7 +195,7 @@ class Stepper:
         judged: list[Judged] = []
         situations = [self.first(views, labels, moment)]
         for depth in range(self.blocks):
-            judged.append(self.loss(situations[depth]))
+            judged.append(self.judge(situations[depth], moment))
             if depth + 1 < self.blocks:
                 situations.append(self.next(situations[depth], judged[depth], moment))
         norms = self.gradients(judged, situations, moment)
@@ -183,8 +203,23 @@ class Stepper:
             self.update(depth, judged[depth].facts, norms[depth], moment)
         return [one.with_norm(norm) for one, norm in zip(judged, norms)]
 
+    def judge(self, situation: BlockInput, moment: Moment) -> Judged:
+        """The block's loss, with a graph if the block learns now."""
+        with torch.set_grad_enabled(self.learns(situation.depth, moment)):
+            return self.loss(situation)
+
     def gradients(self, judged: list[Judged], situations: list[BlockInput], moment: Moment) -> list[Tensor]:
-        """Fill the blocks' gradients and return their norms; under SAM, those at each block's perturbed weights.
+        """Fill the gradients of the blocks that learn and return all blocks' norms, zero where none is taken."""
+        learning = [place for place, one in enumerate(situations) if self.learns(one.depth, moment)]
+        norms = [torch.zeros((), device=self.device) for _ in situations]
+        if learning:
+            found = self._gradients([judged[i] for i in learning], [situations[i] for i in learning], moment)
+            for place, norm in zip(learning, found):
+                norms[place] = norm
+        return norms
+
+    def _gradients(self, judged: list[Judged], situations: list[BlockInput], moment: Moment) -> list[Tensor]:
+        """The gradients' norms; under SAM, those at each block's perturbed weights.
 
         No path leads from one block's loss to another block, so one backward serves them all. SAM's second pass sees
         what the first saw, mining and draws included; the first pass's tokens and ledger are what goes on.
@@ -248,7 +283,7 @@ class Stepper:
         """The streams' stem tokens, with the stem's graph."""
         batch = len(labels)
         partner = None
-        if self.streams == 4:
+        if self.config.eta > 0:
             draws = uniforms(
                 self.device,
                 (batch + self.network.classes,),
@@ -260,15 +295,15 @@ class Stepper:
             partner = wrong_images(labels, draws[:batch], draws[batch:])
         with self.autocast():
             tokens = self._stem(self.network, views.flatten(0, 1))
-        return concatenate(tokens.reshape(3, batch, *tokens.shape[1:]), partner)
+        return concatenate(tokens.reshape(3, batch, *tokens.shape[1:]), partner, self.wrong_labels)
 
     def hypotheses(self, labels: Tensor, wrong: Tensor) -> Tensor:
         """The label of every row of the streams: right, right, wrong, and right again for the wrong image."""
-        return torch.cat([labels, labels, wrong, labels][: self.streams])
+        return torch.cat([labels, labels, wrong, labels] if self.config.eta > 0 else [labels, labels, wrong])
 
     @torch.no_grad()
     def mine(self, depth: int, tokens: Tensor, labels: Tensor, wrong: Tensor | None, moment: Moment) -> Tensor:
-        """The NL stream's wrong labels at this block."""
+        """The wrong labels of the NL streams at this block, `[wrong_labels * batch]`."""
         negatives = self.config.negatives
         if wrong is not None and negatives.once:
             return wrong
@@ -284,7 +319,9 @@ class Stepper:
 
             return score
 
-        most = max(negatives.k_first, negatives.k_last) if isinstance(negatives, Mined) else 1
+        most = negatives.count
+        if isinstance(negatives, Mined):
+            most = max(negatives.k_first, negatives.k_last, negatives.count) + (1 if negatives.among > 1 else 0)
         mining = Mining(
             labels=labels,
             classes=self.network.classes,
@@ -309,10 +346,10 @@ class Stepper:
             neutral, neutral_on = None, None
             if situation.neutral is not None:
                 neutral, neutral_on = self._neutral(self.network, block, situation.neutral)
-            goodness = Trio.of_streams(output.goodness, self.streams)
-            aspects = Trio.of_streams(output.aspects, self.streams)
+            goodness = Trio.of_streams(output.goodness, self.streams, self.wrong_labels)
+            aspects = Trio.of_streams(output.aspects, self.streams, self.wrong_labels)
             weight = self.config.rule.weight(ledger.past(goodness.pos.detach(), self.blocks, situation.progress))
-            self._require_shapes(output, tokens, weight, len(labels))
+            self._require_shapes(depth, output, tokens, weight, len(goodness.pos))
             history, history_aspects = ledger.history(goodness, aspects)
             facts = Facts(
                 depth=depth,
@@ -332,18 +369,21 @@ class Stepper:
                 pooled=output.pooled,
                 notes=output.notes,
                 neutral=neutral,
+                progress=torch.full((), situation.progress, device=self.device),
             )
             loss, measured = self._judge(self.objective, facts, block.extras)
         if torch.is_grad_enabled() and not loss.requires_grad:
             raise ConfigError(f"no term of the objective gives block {depth} anything to learn from")
         return Judged(loss, facts, tokens_on, neutral_on, measured)
 
-    def _require_shapes(self, output: BlockOutput, tokens: Tensor, weight: Tensor, batch: int) -> None:
+    def _require_shapes(self, depth: int, output: BlockOutput, tokens: Tensor, weight: Tensor, batch: int) -> None:
         """Parts from outside keep their word, or hear which word it was."""
-        if output.tokens.shape != tokens.shape:
+        width, grid = self.network.shapes[depth + 1]
+        promised = (len(tokens), grid[0] * grid[1], width)
+        if output.tokens.shape != promised:
             raise ConfigError(
-                f"block '{self.config.model.block.kind}' must give tokens of the shape it gets, {list(tokens.shape)}, "
-                f"and gave {list(output.tokens.shape)}"
+                f"block '{self.config.model.block.kind}' must give tokens of the shape it gets (or that its "
+                f"output_shape says), {list(promised)}, and gave {list(output.tokens.shape)}"
             )
         if output.goodness.shape != tokens.shape[:1] or output.aspects.shape[:1] != tokens.shape[:1]:
             raise ConfigError(
@@ -356,9 +396,10 @@ class Stepper:
 
     def update(self, depth: int, facts: Facts, norm: Tensor, moment: Moment) -> None:
         """Clip, step and average block d; its terms may then update their memories."""
-        clip(self.owned[depth], norm, self.config.optim.clip)
-        self.optimisers[depth].step()
-        self.objective.after_step(facts, self.network.block(depth).extras)
+        if self.learns(depth, moment):
+            clip(self.owned[depth], norm, self.config.optim.clip)
+            self.optimisers[depth].step()
+            self.objective.after_step(facts, self.network.block(depth).extras)
         self.teacher.follow(depth, moment.total_step)
 
     def refuse_non_finite(
@@ -398,4 +439,13 @@ class NonFiniteLoss(RunError):
             f"block {depth}: {what} at epoch {moment.epoch}, step {moment.step}. No weight of this block and no "
             "checkpoint has taken it in. Try a smaller --optim.lr, a longer --optim.warmup or a smaller --optim.clip, "
             "and start again."
+        )
+
+
+def refuse_non_finite_total(loss: Tensor, norm: Tensor, moment: Moment) -> None:
+    """The same for a network that is trained as one."""
+    if not bool(torch.stack([loss.detach().float(), norm.detach().float()]).isfinite().all()):
+        raise RunError(
+            f"the loss is {float(loss)} with a gradient norm of {float(norm)} at epoch {moment.epoch}, step "
+            f"{moment.step}. No weight and no checkpoint has taken it in. Try a smaller learning rate, and start again."
         )

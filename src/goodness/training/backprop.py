@@ -1,0 +1,111 @@
+"""The control: the same backbone, trained end to end by backpropagation on the classes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from goodness.config import Config
+from goodness.data.augment import augment
+from goodness.data.images import ImageData, Split
+from goodness.local.routing import Balance, RouterZ, router_z, routing_of, switch_balance
+from goodness.model.stripped import StrippedNetwork, class_scores
+from goodness.training.draws import key
+from goodness.training.loop import ClassifierLoop, Listener, Plan, require_learnable, under
+from goodness.training.optim import WholeAverage, adamw, clip, gradient_norm, learning_rate, set_learning_rate
+from goodness.training.run import RunFolder
+from goodness.training.signals import StopRequest
+from goodness.training.step import Measured, Moment, autocast, compiles, refuse_non_finite_total
+
+
+class Backprop(ClassifierLoop):
+    """One run of the stripped network: cross-entropy, one AdamW, one moving average, all blocks at once."""
+
+    stage = "bp"
+
+    def __init__(
+        self,
+        config: Config,
+        data: ImageData,
+        folder: RunFolder,
+        *,
+        device: torch.device,
+        dtype: torch.dtype,
+        stop: StopRequest | None = None,
+        listen: Listener | None = None,
+    ) -> None:
+        plan = Plan(epochs=config.epochs, batch=config.batch, augment=config.augment, report=config.keep.report)
+        super().__init__(config, data, folder, plan=plan, device=device, dtype=dtype, stop=stop, listen=listen)
+        self.network = build_stripped(config, data).to(device)
+        if device.type == "cuda":
+            self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        optim = config.optim
+        self.average = WholeAverage(self.network, optim.ema)
+        self.learning = list(self.network.parameters())
+        self.optimisers = [adamw(self.learning, optim.lr, optim.weight_decay, optim.betas)]
+        is_compiled = compiles(config, device)
+        self._augment = torch.compile(augment, dynamic=False) if is_compiled else augment
+        self._loss = torch.compile(self._judge, dynamic=False) if is_compiled else self._judge
+
+    @property
+    def augment(self) -> Callable[..., Tensor]:
+        return self._augment
+
+    def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
+        optimiser, optim = self.optimisers[0], self.config.optim
+        set_learning_rate(optimiser, learning_rate(moment.total_step, moment.total_steps, optim.lr, optim.warmup))
+        optimiser.zero_grad(set_to_none=True)
+        torch.manual_seed(key(self.config.seed, "step", moment.epoch, moment.step))
+        labels = self.data.train.labels[rows]
+        with autocast(self.device, self.dtype):
+            loss, accuracy = self._loss(self.views(rows, moment, 1)[0], labels)
+        loss.backward()
+        norm = gradient_norm(self.learning)
+        refuse_non_finite_total(loss, norm, moment)
+        clip(self.learning, norm, optim.clip)
+        optimiser.step()
+        self.average.follow(moment.total_step)
+        values = torch.stack([loss.detach().float(), accuracy.float(), norm.detach().float()])
+        return [(("loss", "accuracy", "grad_norm"), values)]
+
+    def _judge(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """Cross-entropy and what the routers cost, and the batch's accuracy."""
+        logits, notes = self.network(images)
+        loss = F.cross_entropy(logits.float(), labels)
+        for noted in notes:
+            routing = routing_of(noted)
+            if routing is not None:
+                for term in self.config.objective.values():
+                    if isinstance(term, Balance):
+                        loss = loss + term.weight * switch_balance(routing)
+                    elif isinstance(term, RouterZ):
+                        loss = loss + term.weight * router_z(routing)
+        return loss, (logits.detach().argmax(dim=1) == labels).float().mean()
+
+    def evaluated(self) -> StrippedNetwork:
+        return self.average.network  # type: ignore[return-value]
+
+    def learned(self) -> dict[str, Tensor]:
+        tensors = {f"network.{name}": value for name, value in self.network.state_dict().items()}
+        return tensors | {f"average.{name}": value for name, value in self.evaluated().state_dict().items()}
+
+    def load_learned(self, tensors: dict[str, Tensor]) -> None:
+        self.network.load_state_dict(under("network.", tensors))
+        self.evaluated().load_state_dict(under("average.", tensors))
+
+    def parameters(self) -> int:
+        return self.network.parameter_count()
+
+    def scores(self, part: Split, tta: bool) -> Tensor:
+        return class_scores(self.evaluated(), part.images, tta=tta, dtype=self.dtype, poll=self.poll).cpu()
+
+
+def build_stripped(config: Config, data: ImageData) -> StrippedNetwork:
+    """The stripped network for this data with its initial weights, which depend on the seed alone."""
+    require_learnable(data)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key(config.seed, "weights"))
+        return StrippedNetwork(config.model, data.shape, len(data.classes), mean=data.mean, std=data.std)

@@ -1,0 +1,433 @@
+"""Epochs of steps in a run folder, whatever it is that learns: checkpoints, resumption, selection, the result.
+
+A stage (`stage1`, `stage2`, `backprop`) says what a step is, what it has learned and how it is judged; everything that
+must survive a kill is here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shlex
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from goodness.config import Config, from_dict, to_dict
+from goodness.data.augment import augment, recipes, uniforms_needed
+from goodness.data.images import ImageData, Split
+from goodness.diagnostics.margins import top_k_accuracy
+from goodness.errors import RunError, UserError
+from goodness.training.checkpoint import flatten_state, unflatten_state, weights_sha256
+from goodness.training.draws import epoch_order, uniforms
+from goodness.training.durable import append_line, truncate_lines, write_json
+from goodness.training.optim import match_layout
+from goodness.training.run import RunFolder
+from goodness.training.signals import StopRequest
+from goodness.training.step import Measured, Moment
+
+Listener = Callable[[dict[str, Any]], None]
+"""Hears of every step and epoch: `{"event": "step" | "epoch" | "checkpoint" | "note" | "result", ...}`."""
+
+TOP5_CLASSES = 10
+"""With fewer classes a top-5 accuracy says nothing."""
+
+
+class Interrupted(RunError):
+    """The run was asked to stop; it has saved, and the message says how to go on."""
+
+    def __init__(self, message: str, exit_code: int) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+class _Stop(Exception):
+    """Raised where a loop notices the request, caught where the run can save."""
+
+
+@dataclass
+class Position:
+    """How far the run has come; with the tensors, all that a checkpoint holds."""
+
+    epoch: int = 0
+    step: int = 0  # steps of this epoch that are done
+    best_epoch: int = -1
+    best_accuracy: float = -1.0
+    seconds: float = 0.0  # of training and evaluation, over all processes that worked on the run
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How long a stage goes on, in what portions, on what pictures."""
+
+    epochs: int
+    batch: int
+    augment: str
+    report: str  # "best" on validation, or "last"
+
+
+class Loop:
+    """One stage of a run in its folder. `restore()` takes up the newest checkpoint, `run()` trains to the end.
+
+    A stage sets `optimisers` when it is built, and fills in the methods that raise NotImplementedError here.
+    """
+
+    stage: ClassVar[str] = ""
+    """How results name it: s1, s2 or bp."""
+    optimisers: list[torch.optim.AdamW]
+
+    def __init__(
+        self,
+        config: Config,
+        data: ImageData,
+        folder: RunFolder,
+        *,
+        plan: Plan,
+        device: torch.device,
+        dtype: torch.dtype,
+        stop: StopRequest | None = None,
+        listen: Listener | None = None,
+    ) -> None:
+        self.config, self.folder, self.plan, self.device, self.dtype = config, folder, plan, device, dtype
+        self.stop = stop or StopRequest()
+        self.listen = listen or (lambda event: None)
+        self.fingerprint = fingerprint(data)
+        self.data = data.to(device)
+        self.recipe = recipes[plan.augment]
+        self.batch = min(plan.batch, len(data.train))
+        self.steps = len(data.train) // self.batch
+        self.position = Position()
+        self.sums: list[dict[str, Any]] = []
+        self.best: dict[str, Tensor] = {}
+        self.started = self.saved = time.monotonic()
+        self.resumed_at = 0.0
+
+    # What a stage says.
+
+    def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
+        """Learn once from the training images in these rows; what the step says of each part that learns."""
+        raise NotImplementedError
+
+    def learned(self) -> dict[str, Tensor]:
+        """Everything a checkpoint must hold beside the optimisers' state, by name."""
+        raise NotImplementedError
+
+    def load_learned(self, tensors: dict[str, Tensor]) -> None:
+        """Take up what `learned` gave."""
+        raise NotImplementedError
+
+    def evaluated(self) -> nn.Module:
+        """The module that is judged, and whose weights the run leaves: the moving average."""
+        raise NotImplementedError
+
+    def assess(self, split: str) -> dict[str, Any]:
+        """`accuracy` on a split, and whatever else an epoch's line should say of it."""
+        raise NotImplementedError
+
+    def examine(self, part: Split, split: str, tta: bool) -> tuple[Tensor, list[dict[str, Any]], Any]:
+        """Class scores `[n, classes]` on a split, rows of accuracies, and the blocks' health (None without blocks)."""
+        raise NotImplementedError
+
+    def train_line(self, means: list[dict[str, float]]) -> dict[str, Any]:
+        """An epoch's mean measures as they go into metrics.jsonl."""
+        raise NotImplementedError
+
+    def parameters(self) -> int:
+        """How many numbers were learned."""
+        raise NotImplementedError
+
+    def about_weights(self) -> dict[str, Any]:
+        """What one must know to build the module that the saved weights fit."""
+        return {"shape": list(self.data.shape), "classes": list(self.data.classes)}
+
+    # The loop itself.
+
+    def run(self) -> dict[str, Any]:
+        """Train what is left, evaluate, write the result; the result."""
+        try:
+            while self.position.epoch < self.plan.epochs:
+                self.train_epoch()
+                self.end_epoch()
+            return self.finish()
+        except _Stop:
+            self.save()
+            epoch, epochs = self.position.epoch, self.plan.epochs
+            where = f"epoch {epoch + 1} of {epochs}, step {self.position.step} of {self.steps}"
+            where = where if epoch < epochs else "the last evaluation"
+            raise Interrupted(
+                f"stopped at {where} and saved; go on with: goodness resume {shlex.quote(str(self.folder.path))}",
+                self.stop.exit_code,
+            ) from None
+
+    def poll(self) -> None:
+        if self.stop.requested:
+            raise _Stop
+
+    def train_epoch(self) -> None:
+        """The steps of this epoch that are not done yet."""
+        position = self.position
+        order = epoch_order(len(self.data.train), self.config.seed, position.epoch).to(self.device)
+        while position.step < self.steps:
+            self.poll()
+            rows = order[position.step * self.batch : (position.step + 1) * self.batch]
+            self.accumulate(self.step(rows, self.moment()))
+            position.step += 1
+            self.listen(
+                {
+                    "event": "step",
+                    "epoch": position.epoch,
+                    "epochs": self.plan.epochs,
+                    "step": position.step,
+                    "steps": self.steps,
+                }
+            )
+            every = self.config.keep.checkpoint_steps
+            if every and (position.epoch * self.steps + position.step) % every == 0:
+                self.save()
+
+    def moment(self) -> Moment:
+        epoch, step = self.position.epoch, self.position.step
+        return Moment(
+            epoch=epoch,
+            step=step,
+            total_step=epoch * self.steps + step,
+            total_steps=self.plan.epochs * self.steps,
+            progress=epoch / self.plan.epochs,
+        )
+
+    def views(self, rows: Tensor, moment: Moment, count: int) -> Tensor:
+        """Augmented views `[count, batch, C, H, W]` of the training images in these rows."""
+        images = self.data.train.images[rows]
+        width = uniforms_needed(self.recipe)
+        if width == 0:
+            return (images.float() / 255).expand(count, *images.shape)
+        shape = (count * len(rows), width)
+        draws = uniforms(self.device, shape, self.config.seed, "augment", moment.epoch, moment.step)
+        views = self.augment(images.repeat(count, 1, 1, 1), draws, self.recipe, self.data.flips)
+        return views.reshape(count, *images.shape)
+
+    @property
+    def augment(self) -> Callable[..., Tensor]:
+        return augment
+
+    def accumulate(self, measured: list[Measured]) -> None:
+        if not self.sums:
+            self.sums = [{} for _ in measured]
+        for sums, (names, values) in zip(self.sums, measured):
+            values = values if self.device.type == "mps" else values.double()
+            if "values" in sums:
+                sums["values"] += values
+            else:
+                sums["names"], sums["values"] = list(names), values
+
+    def end_epoch(self) -> None:
+        """Measure, note, keep the best, move on; the position moves only once all of it is done."""
+        position = self.position
+        means = [dict(zip(sums["names"], (sums["values"] / self.steps).tolist())) for sums in self.sums]
+        line: dict[str, Any] = {"epoch": position.epoch, "train": self.train_line(means)}
+        last = position.epoch + 1 == self.plan.epochs
+        if len(self.data.val) and (last or (position.epoch + 1) % self.config.keep.evaluate_every == 0):
+            line["val"] = self.assess("val")
+            if line["val"]["accuracy"] >= position.best_accuracy:
+                position.best_accuracy, position.best_epoch = line["val"]["accuracy"], position.epoch
+                self.best = {name: value.clone() for name, value in self.evaluated().state_dict().items()}
+        line["seconds"] = round(self.seconds(), 3)
+        append_line(self.folder.metrics_path, line)
+        position.epoch, position.step = position.epoch + 1, 0
+        self.sums = []
+        self.listen({"event": "epoch", "epochs": self.plan.epochs, **line})
+        if last or time.monotonic() - self.saved >= self.config.keep.checkpoint_seconds:
+            self.save()
+
+    def progress(self) -> float:
+        return min(1.0, self.position.epoch / self.plan.epochs)
+
+    def require_finite(self, scores: Tensor, what: str) -> None:
+        """Refuse to go on, or to save anything, once the weights have run away."""
+        if not bool(scores.isfinite().all()):
+            raise RunError(
+                f"{what} is not finite after epoch {self.position.epoch + 1}; the weights have run away. Nothing of it "
+                "was saved. Try a smaller learning rate (--optim.lr, --readout.lr), and start again."
+            )
+
+    def finish(self) -> dict[str, Any]:
+        """Evaluate best and last weights on the splits, with and without TTA, and write what the run leaves."""
+        module = self.evaluated()
+        last = {name: value.clone() for name, value in module.state_dict().items()}
+        weights = {"last": (last, self.plan.epochs - 1)}
+        if self.best:
+            weights["best"] = (self.best, self.position.best_epoch)
+        reported = "best" if self.plan.report == "best" and self.best else "last"
+        rows: list[dict[str, Any]] = []
+        health: dict[str, Any] = {}
+        try:
+            for name, (tensors, _) in weights.items():
+                module.load_state_dict(tensors)
+                for split in ("val", "test"):
+                    part = self.data.split(split)
+                    if not len(part):
+                        continue
+                    for tta in (False, True) if self.data.flips else (False,):
+                        scores, found, blocks = self.examine(part, split, tta)
+                        where = {"stage": self.stage, "weights": name, "split": split, "tta": tta}
+                        rows += [{**where, **row} for row in found]
+                        if name == reported and not tta and blocks is not None:
+                            health[split] = blocks
+                        if name == reported and split == "test":
+                            label = "test_tta" if tta else "test"
+                            self.folder.write_predictions(label, scores, part.labels, part.indices)
+        finally:  # a request to stop may come while the best weights are in: what is saved then is the last
+            module.load_state_dict(last)
+        for name, (tensors, epoch) in weights.items():
+            self.folder.checkpoints.save_weights(name, tensors, {**self.about_weights(), "epoch": epoch})
+        result = {
+            "reported": {"weights": reported, **headline(rows, reported, self.stage)},
+            "weights": {name: {"epoch": epoch} for name, (_, epoch) in weights.items()},
+            "accuracy": rows,
+            "health": health,
+            "weights_sha256": weights_sha256(self.learned()),
+            "parameters": self.parameters(),
+            "epochs": self.plan.epochs,
+            "steps": self.plan.epochs * self.steps,
+            "seconds": round(self.seconds(), 3),
+        }
+        write_json(self.folder.result_path, result)
+        self.listen({"event": "result", "result": result})
+        return result
+
+    def seconds(self) -> float:
+        return self.resumed_at + time.monotonic() - self.started
+
+    def save(self) -> None:
+        """A checkpoint of this very moment."""
+        self.position.seconds = self.seconds()
+        tensors = self.learned() | {f"best.{name}": value for name, value in self.best.items()}
+        skeletons = []
+        for depth, optimiser in enumerate(self.optimisers):
+            part, skeleton = flatten_state(f"optimiser.{depth}", optimiser.state_dict())
+            tensors |= part
+            skeletons.append(skeleton)
+        sums, sums_skeleton = flatten_state("sums", self.sums)
+        state = {
+            "position": asdict(self.position),
+            "optimisers": skeletons,
+            "sums": sums_skeleton,
+            "fingerprint": self.fingerprint,
+            "config": to_dict(self.config),
+        }
+        total = self.position.epoch * self.steps + self.position.step
+        self.folder.checkpoints.save(total, tensors | sums, state)
+        self.saved = time.monotonic()
+        self.listen({"event": "checkpoint", "epoch": self.position.epoch, "step": self.position.step})
+
+    def restore(self) -> None:
+        """Take up the newest intact checkpoint; without one, start from the beginning."""
+        found = self.folder.checkpoints.latest()
+        if found is None and self.folder.checkpoints.notes:
+            raise RunError(
+                "no checkpoint can be read: " + "; ".join(self.folder.checkpoints.notes) + ". Start a new run."
+            )
+        for note in self.folder.checkpoints.notes:
+            self.listen({"event": "note", "text": f"a damaged checkpoint was passed over: {note}"})
+        if found is not None:
+            tensors, state = found
+            if state["fingerprint"] != self.fingerprint:
+                raise UserError(
+                    f"the data set '{self.config.data}' is not the one this run began with (other images, labels or "
+                    "split); give the same data with --data-dir"
+                )
+            if from_dict(state["config"]) != self.config:
+                raise UserError(
+                    f"config.json in {self.folder.path} was changed since the last checkpoint; put it back, or start a "
+                    "new run with the new settings"
+                )
+            self.position = Position(**state["position"])
+            self.load_learned(tensors)
+            self.best = {name: value.to(self.device) for name, value in under("best.", tensors).items()}
+            for optimiser, skeleton in zip(self.optimisers, state["optimisers"]):
+                optimiser.load_state_dict(unflatten_state(tensors, skeleton))
+                match_layout(optimiser)
+            self.sums = [
+                {name: value.to(self.device) if isinstance(value, Tensor) else value for name, value in sums.items()}
+                for sums in unflatten_state(tensors, state["sums"])
+            ]
+            self.sums = [sums for sums in self.sums if sums]
+            self.resumed_at = self.position.seconds
+        elif self.folder.metrics_path.is_file():
+            self.listen({"event": "note", "text": "there is no checkpoint; training starts from the beginning"})
+        truncate_lines(self.folder.metrics_path, self._is_done)
+        self.started = self.saved = time.monotonic()
+
+    def _is_done(self, line: dict[str, Any]) -> bool:
+        """Whether a line of metrics.jsonl is of an epoch that the checkpoint has behind it."""
+        return isinstance(line.get("epoch"), int) and line["epoch"] < self.position.epoch
+
+
+class ClassifierLoop(Loop):
+    """A stage whose module gives class scores at once, with no blocks to tell apart."""
+
+    def scores(self, part: Split, tta: bool) -> Tensor:
+        """Class scores `[n, classes]` on a split, on the CPU."""
+        raise NotImplementedError
+
+    def train_line(self, means: list[dict[str, float]]) -> dict[str, Any]:
+        return dict(means[0])
+
+    def assess(self, split: str) -> dict[str, Any]:
+        part = self.data.split(split)
+        row = self._row(self.scores(part, tta=False), part)
+        return {"accuracy": row["top1"], "n": row["n"]} | ({"top5": row["top5"]} if "top5" in row else {})
+
+    def examine(self, part: Split, split: str, tta: bool) -> tuple[Tensor, list[dict[str, Any]], Any]:
+        scores = self.scores(part, tta)
+        return scores, [self._row(scores, part)], None
+
+    def _row(self, scores: Tensor, part: Split) -> dict[str, Any]:
+        self.require_finite(scores, "a class score")
+        return accuracy_row(scores, part.labels.cpu(), self.config.model.blocks)
+
+
+def fingerprint(data: ImageData) -> str:
+    """A hash of all images and labels in their order and splits."""
+    digest = hashlib.sha256()
+    every = [(part.images, part.labels, part.indices) for part in (data.train, data.val, data.test)]
+    for tensor in (tensor for part in every for tensor in part):
+        digest.update(tensor.cpu().contiguous().numpy().data if tensor.numel() else b"")
+    return digest.hexdigest()
+
+
+def require_learnable(data: ImageData) -> None:
+    """Two classes and two images are the least that can be learned from."""
+    if len(data.classes) < 2:
+        raise UserError(f"{data.name} has one class; there is nothing to tell apart")
+    if len(data.train) < 2:
+        raise UserError(f"{data.name} has {len(data.train)} training images; two are the least")
+
+
+def accuracy_row(scores: Tensor, labels: Tensor, blocks: int) -> dict[str, Any]:
+    """Top-1 and, where there are classes enough, top-5; `blocks` counts the blocks used."""
+    row = {"blocks": blocks, "top1": top_k_accuracy(scores, labels), "n": len(labels)}
+    if scores.shape[1] >= TOP5_CLASSES:
+        row["top5"] = top_k_accuracy(scores, labels, 5)
+    return row
+
+
+def headline(rows: list[dict[str, Any]], weights: str, stage: str = "s1") -> dict[str, Any]:
+    """The reported numbers: test split, all blocks, with and without TTA."""
+    found: dict[str, Any] = {"stage": stage, "split": "test"}
+    chosen = [row for row in rows if row["weights"] == weights and row["split"] == "test"]
+    most = max(row["blocks"] for row in chosen)
+    for row in chosen:
+        if row["blocks"] == most:
+            found["accuracy_tta" if row["tta"] else "accuracy"] = row["top1"]
+            if "top5" in row:
+                found["top5_tta" if row["tta"] else "top5"] = row["top5"]
+    return found
+
+
+def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors whose name begins with the prefix, without it."""
+    return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,111 @@
+"""Stage 2: an attentive readout, trained by backpropagation on what the frozen blocks say of every hypothesis.
+
+A probe of the representation, not Forward-Forward: no gradient reaches a block, but the readout sees all of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from goodness.config import Config
+from goodness.data.images import ImageData, Split
+from goodness.data.mix import draws_needed, mix
+from goodness.model.network import Network
+from goodness.model.readout import AttentiveReadout
+from goodness.predict import feature_count, hypothesis_features, readout_chunk_sizes, readout_scores
+from goodness.training.draws import key, uniforms
+from goodness.training.loop import ClassifierLoop, Listener, Plan, under
+from goodness.training.optim import adamw, clip, gradient_norm, learning_rate, set_learning_rate
+from goodness.training.run import RunFolder
+from goodness.training.signals import StopRequest
+from goodness.training.step import Measured, Moment, autocast, refuse_non_finite_total
+
+WARMUP = 0.05
+"""Share of the steps over which the readout's learning rate rises."""
+
+
+class Stage2(ClassifierLoop):
+    """One readout in its folder, on a network that stays as it is."""
+
+    stage = "s2"
+
+    def __init__(
+        self,
+        config: Config,
+        data: ImageData,
+        folder: RunFolder,
+        *,
+        network: Network,
+        device: torch.device,
+        dtype: torch.dtype,
+        stop: StopRequest | None = None,
+        listen: Listener | None = None,
+    ) -> None:
+        wanted = config.readout
+        plan = Plan(epochs=wanted.epochs, batch=wanted.batch, augment=wanted.augment, report=config.keep.report)
+        super().__init__(config, data, folder, plan=plan, device=device, dtype=dtype, stop=stop, listen=listen)
+        self.network = network
+        self.readout = build_readout(config, network).to(device)
+        self.learning = list(self.readout.parameters())
+        self.optimisers = [adamw(self.learning, wanted.lr, wanted.weight_decay, config.optim.betas)]
+
+    def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
+        optimiser, wanted = self.optimisers[0], self.config.readout
+        set_learning_rate(optimiser, learning_rate(moment.total_step, moment.total_steps, wanted.lr, WARMUP))
+        optimiser.zero_grad(set_to_none=True)
+        labels = self.data.train.labels[rows]
+        images, targets = self.views(rows, moment, 1)[0], F.one_hot(labels, self.network.classes).float()
+        draws = uniforms(self.device, (draws_needed,), self.config.seed, "mix", moment.epoch, moment.step)
+        images, targets = mix(images, targets, draws, mixup=wanted.mixup, cutmix=wanted.cutmix)
+        with autocast(self.device, self.dtype):
+            logits = self.readout(self.features(images)).float()
+        loss = F.cross_entropy(logits, targets)
+        loss.backward()
+        norm = gradient_norm(self.learning)
+        refuse_non_finite_total(loss, norm, moment)
+        clip(self.learning, norm, wanted.clip)
+        optimiser.step()
+        accuracy = (logits.detach().argmax(dim=1) == targets.argmax(dim=1)).float().mean()
+        return [(("loss", "accuracy", "grad_norm"), torch.stack([loss.detach(), accuracy, norm.detach().float()]))]
+
+    def features(self, images: Tensor) -> Tensor:
+        """What the frozen blocks say of these images under every label, in chunks under the memory cap."""
+        rows, labels = readout_chunk_sizes(self.network, self.config.keep.memory_mb)
+        return torch.cat([hypothesis_features(self.network, chunk, labels) for chunk in images.split(rows)])
+
+    def evaluated(self) -> AttentiveReadout:
+        return self.readout
+
+    def learned(self) -> dict[str, Tensor]:
+        return {f"readout.{name}": value for name, value in self.readout.state_dict().items()}
+
+    def load_learned(self, tensors: dict[str, Tensor]) -> None:
+        self.readout.load_state_dict(under("readout.", tensors))
+
+    def about_weights(self) -> dict[str, Any]:
+        return super().about_weights() | {"features": feature_count(self.network)}
+
+    def parameters(self) -> int:
+        return sum(parameter.numel() for parameter in self.learning)
+
+    def scores(self, part: Split, tta: bool) -> Tensor:
+        return readout_scores(
+            self.network,
+            self.readout,
+            part.images,
+            tta=tta,
+            memory_mb=self.config.keep.memory_mb,
+            dtype=self.dtype,
+            poll=self.poll,
+        ).cpu()
+
+
+def build_readout(config: Config, network: Network) -> AttentiveReadout:
+    """The readout for this network with its initial weights, which depend on the seed alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(key(config.seed, "readout"))
+        return AttentiveReadout(feature_count(network), config.readout.width, config.readout.heads)
