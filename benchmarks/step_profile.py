@@ -71,7 +71,7 @@ def main() -> None:
         def step(i: int) -> None:
             stage.position.step = i
             moment = stage.moment()
-            stage.accumulate(stage.stepper(stage.views(rows, moment), labels, moment))
+            stage.accumulate(stage.stepper(stage.views(rows, moment, 3), labels, moment))
 
         began = time.perf_counter()
         for i in range(5):
@@ -79,11 +79,11 @@ def main() -> None:
         print(f"{args.preset}, batch {args.batch}, {device}, torch {torch.__version__}, {why}")
         print(f"first five steps, compilation included: {time.perf_counter() - began:.1f} s")
         moment, stepper = stage.moment(), stage.stepper
-        views = stage.views(rows, moment)
+        views = stage.views(rows, moment, 3)
         situation = stepper.first(views, labels, moment)
         pieces: dict[str, Callable[[int], object]] = {
             "whole step": step,
-            "three augmented views": lambda i: stage.views(rows, moment),
+            "three augmented views": lambda i: stage.views(rows, moment, 3),
             "stem forward": lambda i: stepper.start(views, labels, moment),
             "mining of block 0": lambda i: stepper.mine(0, situation.tokens, labels, None, moment),
             "loss of block 0, forward": lambda i: stepper.loss(situation),

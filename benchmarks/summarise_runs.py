@@ -15,7 +15,7 @@ from goodness.config import differences
 from goodness.presets import preset
 from goodness.runs import Run
 
-KEPT = ("device_name", "torch", "cuda", "cudnn", "driver", "dtype", "python", "commit")
+KEPT = ("device_name", "torch", "cuda", "cudnn", "driver", "dtype", "python", "commit", "commit_is_dirty")
 
 
 def summary(run: Run) -> dict:
@@ -39,7 +39,7 @@ def table(summaries: dict[str, dict]) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for name, one in summaries.items():
-        reported, health = one["result"]["reported"], one["result"]["health"]["test"]
+        reported, health = one["result"]["reported"], one["result"]["health"].get("test", [])
         where = one["environment"]
         lines.append(
             f"| {name} | {100 * reported['accuracy']:.2f} % | {100 * reported.get('accuracy_tta', float('nan')):.2f} % "

@@ -14,7 +14,7 @@ import torch
 from rich.console import Console
 
 import goodness
-from goodness.config import Config, Keep, Model, Optim, Stem, differences, from_dict, override, to_dict
+from goodness.config import Config, Keep, Model, Optim, Readout, Stem, differences, from_dict, override, to_dict
 from goodness.errors import ConfigError
 from goodness.local.collaboration import Constant, Gated, Progressive, Ramp
 from goodness.local.negatives import Random, Teacher
@@ -180,6 +180,7 @@ WRITTEN_OUT = {
         model=Model(width=48, stem=Stem(channels=32, patch=2), block=Hybrid(heads=4, hidden=96)),
         optim=Optim(lr=6e-3, ema=0.99),
         keep=Keep(evaluate_every=5, report="last"),
+        readout=Readout(epochs=5, batch=64, width=64),
     ),
 }
 

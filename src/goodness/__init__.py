@@ -13,6 +13,7 @@ from goodness.api import resume as resume
 from goodness.api import train as train
 from goodness.config import Config as Config
 from goodness.config import override as override
+from goodness.diagnostics.health import health as health
 from goodness.diagnostics.locality import audit_locality as audit_locality
 from goodness.errors import ConfigError as ConfigError
 from goodness.errors import DataError as DataError
@@ -21,6 +22,10 @@ from goodness.errors import UserError as UserError
 from goodness.local.facts import Facts as Facts
 from goodness.local.facts import Past as Past
 from goodness.local.negatives import Mining as Mining
+from goodness.measures import attenuation_ratio as attenuation_ratio
+from goodness.measures import free_riding_index as free_riding_index
+from goodness.measures import gate as gate
+from goodness.measures import residual_weights as residual_weights
 from goodness.model.block import GoodnessHead as GoodnessHead
 from goodness.model.network import Network as Network
 from goodness.parts import BlockPart as BlockPart
@@ -38,5 +43,7 @@ from goodness.parts import register_term as register_term
 from goodness.presets import preset as preset
 from goodness.runs import Run as Run
 from goodness.runs import load_config as load_config
+from goodness.stats import paired_bootstrap as paired_bootstrap
+from goodness.stats import stability_bound as stability_bound
 
 __version__ = "0.1.0"

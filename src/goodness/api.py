@@ -30,7 +30,7 @@ from goodness.training.loop import Listener, Loop, accuracy_row
 from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment
 from goodness.training.signals import StopRequest
 from goodness.training.stage1 import Stage1, assess, build_network
-from goodness.training.stage2 import Stage2, build_readout
+from goodness.training.stage2 import Stage2
 
 SMALL = 500_000
 """Numbers in a step's tokens below which one thread is faster (demo: 49,152; half the time of two threads)."""
@@ -41,7 +41,7 @@ def make_config(base: str | Config, changes: Mapping[str, Any] | None = None) ->
     config = preset(base) if isinstance(base, str) else base
     config = override(config, changes or {}).check()
     config = override(config, {"data": sources.canonical(config.data)})
-    for recipe in (config.augment, config.readout.augment):
+    for recipe in (config.augment, config.readout.augment or config.augment):
         recipes[recipe]  # an unknown name is an error here, not after the data has been read
     sources.find(config.data)
     return config
@@ -140,7 +140,6 @@ def readout(
     weights = config.readout.weights if config.readout.weights in run.result["weights"] else "last"
     chosen = choose_device(device)
     network = run.network(weights, str(chosen))
-    build_readout(config, network)  # a width that its heads do not divide is an error before a folder is made
     _require_optional_packages(config)
     images = load_data(config, data_dir or _remembered_data_dir(run.path))
     _refuse_other_data(network, images)
@@ -337,7 +336,8 @@ def _go(
     dtype, reason = choose_dtype(device)
     if config.deterministic and device.type == "cuda":
         reason += "; deterministic kernels"
-    threads = _suitable_threads(config, data) if device.type == "cpu" else None
+    is_small = device.type == "cpu" and not folder.backbone_path.is_file()  # a readout has all hypotheses at once
+    threads = _suitable_threads(config, data) if is_small else None
     settings = prepared(device, config.deterministic, threads)
     with settings, StopRequest() as stop, contextlib.ExitStack() as sinks:
         facts = environment(device, dtype, reason)

@@ -101,13 +101,15 @@ class Readout:
     heads: int = 8
     """Heads of the attention across hypotheses."""
     lr: float = 1e-3
-    """Peak learning rate; 5 % warm-up, then a cosine to zero."""
+    """Peak learning rate; a cosine to zero follows the warm-up."""
+    warmup: float = 0.05
+    """Share of the training over which the learning rate rises."""
     weight_decay: float = 0.05
-    """Decoupled weight decay, on matrices only."""
+    """Decoupled weight decay, on matrices only; AdamW's betas are `optim.betas`."""
     clip: float = 1.0
     """Largest gradient norm; 0 switches clipping off."""
-    augment: str = "weak"
-    """Augmentation recipe; features are computed anew on every batch."""
+    augment: str | None = None
+    """Augmentation recipe; None is the run's own. Features are computed anew on every batch."""
     mixup: float = 0.0
     """Mixup's alpha; 0 leaves images unmixed."""
     cutmix: float = 0.0
@@ -143,7 +145,7 @@ class Keep:
     tensorboard: bool = False
     """Write the metrics for TensorBoard too."""
     memory_mb: int = 1024
-    """Cap on what a batch of label hypotheses may take during evaluation."""
+    """Cap on what a batch of label hypotheses may take, in evaluation and in Stage 2."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -215,6 +217,7 @@ class Config:
             "readout.batch": (self.readout.batch, 1),
             "readout.width": (self.readout.width, 1),
             "readout.heads": (self.readout.heads, 1),
+            "readout.warmup": (self.readout.warmup, 0),
             "readout.weight_decay": (self.readout.weight_decay, 0),
             "readout.clip": (self.readout.clip, 0),
             "readout.mixup": (self.readout.mixup, 0),
@@ -230,6 +233,7 @@ class Config:
             "eta": (self.eta, 1),
             "optim.warmup": (self.optim.warmup, 1),
             "optim.ema": (self.optim.ema, 1),
+            "readout.warmup": (self.readout.warmup, 1),
         }
         for name, (value, most) in at_most.items():
             if not value <= most:
@@ -238,6 +242,10 @@ class Config:
         for name, value in positive.items():
             if not value > 0:
                 raise ConfigError(f"{name} must be positive, got {value}")
+        if self.readout.width % self.readout.heads:
+            raise ConfigError(
+                f"readout.width {self.readout.width} must be a multiple of readout.heads ({self.readout.heads})"
+            )
         if not all(0 <= one < 1 for one in self.optim.betas):
             raise ConfigError(f"optim.betas must lie in [0, 1), got {self.optim.betas}")
         if self.step.handoff == "after_update" and self.step.mode == "fused":

@@ -151,6 +151,46 @@ def goodness_of(
 
 
 @torch.no_grad()
+def block_readings(network: Network, images: Tensor, labels_at_once: int | None = None) -> Tensor:
+    """Goodness and aspects `[batch, classes, blocks + aspects]` of images in [0, 1], under every label hypothesis.
+
+    First the goodness of every block, then the aspects of every block, both from the shallowest on.
+    """
+    start = network.tokens(images)
+    columns = []
+    for labels in torch.arange(network.classes, device=images.device).split(labels_at_once or network.classes):
+        goodness, aspects = [], []
+        for output in _outputs(network, start, labels):
+            goodness.append(output.goodness.unsqueeze(-1))
+            aspects.append(output.aspects)
+        readings = torch.cat([*goodness, *aspects], dim=-1)
+        columns.append(readings.reshape(len(images), len(labels), readings.shape[-1]))
+    return torch.cat(columns, dim=1)
+
+
+def goodness_and_aspects_of(
+    network: Network,
+    images: Tensor,
+    *,
+    tta: bool = False,
+    memory_mb: int = 1024,
+    dtype: torch.dtype = torch.float32,
+    poll: Callable[[], None] = lambda: None,
+) -> tuple[Tensor, list[Tensor]]:
+    """`goodness_of`, and of every block its aspects `[n, classes, A]`, from one pass in the same chunks."""
+    rows, labels = chunk_sizes(network, memory_mb)
+
+    def score(view: Tensor) -> Tensor:
+        return block_readings(network, view, labels)
+
+    readings = torch.cat(list(_scored(score, _views(images, rows, tta), network.mean.device, dtype, poll)))
+    blocks = len(network.blocks)
+    widths = [len(network.block(depth).head.names) for depth in range(blocks)]
+    goodness, *aspects = readings.split([blocks, *widths], dim=-1)
+    return goodness.permute(2, 0, 1), aspects
+
+
+@torch.no_grad()
 def readout_scores(
     network: Network,
     readout: nn.Module,

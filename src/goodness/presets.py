@@ -10,7 +10,7 @@ import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from goodness.config import Config, Keep, Model, Optim, Stem, override
+from goodness.config import Config, Keep, Model, Optim, Readout, Stem, override
 from goodness.local.collaboration import Constant, Gated, Progressive, Ramp
 from goodness.local.negatives import Online, Random, Teacher
 from goodness.local.routing import Balance, RouterZ
@@ -511,6 +511,7 @@ def demo() -> Config:
         model=Model(width=48, stem=Stem(channels=32, patch=2), block=Hybrid(heads=4, hidden=96)),
         optim=Optim(lr=6e-3, ema=0.99),
         keep=Keep(evaluate_every=5, report="last"),
+        readout=Readout(epochs=5, batch=64, width=64),
     )
 
 

@@ -203,8 +203,7 @@ def test_without_its_options_supcon_looks_at_no_progress() -> None:
     ("term", "message"),
     [
         (SupCon(temperature_last=0.0), "temperature_last must be positive"),
-        (SupCon(late=-0.1), r"late=-0\.1"),
-        (SupCon(late=0.1, weight=0.0), r"weight=0\.0"),
+        (SupCon(late=-0.1), "late must be at least 0"),
     ],
 )
 def test_a_supcon_option_out_of_range_is_refused_by_name(term: SupCon, message: str) -> None:

@@ -148,7 +148,7 @@ def _in_forward_forward(config: Config, classes: int | None) -> Iterator[Fact]:
     yield from _in_negatives(config, classes, sees)
     if "beta" not in seen:
         yield Fact("beta", "no term with a weight has a barrier (it only moves the reported attenuation)")
-    if "blend" not in seen and config.eta > 0:
+    if not {"blend", "negatives"} & seen and config.eta > 0:
         yield Fact("eta", "no term with a weight blends the two kinds of negatives")
     for name, part in (("model.goodness", model.goodness), ("model.label", model.label)):
         yield from _by_itself(name, part, config)
@@ -293,7 +293,8 @@ def _in_negatives(config: Config, classes: int | None, sees: dict[str, frozenset
     beside = [name for name, seen in sees.items() if "negatives" in seen]
     in_blend = any("blend" in seen for seen in sees.values())
     if classes == 2:
-        yield Fact("negatives", "two classes leave one wrong label, and nothing to choose")
+        if not beside:  # a router sees every stream, however often the one label stands
+            yield Fact("negatives", "two classes leave one wrong label, and nothing to choose")
         return
     if in_blend and config.eta == 1:
         why = "eta is 1, so that wrong labels are chosen and scored, and no blended loss weighs them"
@@ -306,7 +307,9 @@ def _in_negatives(config: Config, classes: int | None, sees: dict[str, frozenset
     yield from _by_itself("negatives", negatives, config)
     if config.model.blocks == 1:
         yield Fact("negatives.once", "there is one block to choose for")
-    draws = max(negatives.k_first, negatives.k_last) if isinstance(negatives, Mined) else None
+    draws = None
+    if isinstance(negatives, Mined):
+        draws = negatives.k_first if negatives.once else max(negatives.k_first, negatives.k_last)
     if type(negatives) is Teacher and config.optim.ema == 0 and draws != 1:
         why = "optim.ema is 0, so that the moving average is the network itself"
         yield Fact("negatives", why, "mines as online would", always=True)
@@ -315,7 +318,7 @@ def _in_negatives(config: Config, classes: int | None, sees: dict[str, frozenset
         if classes is not None and wanted > classes - 1:
             why = f"{classes} classes have {classes - 1} wrong labels"
             yield Fact(f"negatives.{name}", why, "asks for more than there is", always=True)
-        elif draws is not None and wanted > draws > 1:
+        elif draws is not None and wanted > draws and (name == "count" or draws > 1):
             why = f"{draws} draws give at most {draws} labels (negatives.k_first, negatives.k_last)"
             yield Fact(f"negatives.{name}", why, "asks for more than there is", always=True)
 

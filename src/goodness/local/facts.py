@@ -67,7 +67,11 @@ class Past:
 
 @dataclass
 class Facts:
-    """One block's step. Shapes: goodness `[batch]`, aspects `[batch, A]`, tokens `[streams * batch, tokens, width]`."""
+    """One block's step. Shapes: goodness `[batch]`, aspects `[batch, A]`, tokens `[streams * batch, tokens, width]`.
+
+    With several wrong labels per image (`negatives.count`) goodness, aspects and weight have a row for each pair,
+    `[count * batch]`, image after image within each; labels stay `[batch]`.
+    """
 
     depth: int
     blocks: int

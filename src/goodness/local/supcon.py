@@ -105,11 +105,8 @@ class SupCon(Term):
             )
         if self.temperature_last is not None and self.temperature_last <= 0:
             raise ConfigError(f"objective.supcon.temperature_last must be positive, got {self.temperature_last}")
-        if self.late is not None and (self.late < 0 or self.weight == 0):
-            raise ConfigError(
-                "objective.supcon.late must be at least 0 and needs a weight to begin with; got "
-                f"late={self.late}, weight={self.weight}"
-            )
+        if self.late is not None and self.late < 0:
+            raise ConfigError(f"objective.supcon.late must be at least 0, got {self.late}")
 
     def idle(self, config: Config) -> list[tuple[str, str]]:
         found = [("at", "the one block is the last")] if config.model.blocks == 1 else []

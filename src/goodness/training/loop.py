@@ -120,7 +120,7 @@ class Loop:
         raise NotImplementedError
 
     def evaluated(self) -> nn.Module:
-        """The module that is judged, and whose weights the run leaves: the moving average."""
+        """The module that is judged, and whose weights the run leaves: the moving average, where there is one."""
         raise NotImplementedError
 
     def assess(self, split: str) -> dict[str, Any]:

@@ -24,9 +24,6 @@ from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
 from goodness.training.step import Measured, Moment, autocast, refuse_non_finite_total
 
-WARMUP = 0.05
-"""Share of the steps over which the readout's learning rate rises."""
-
 
 class Stage2(ClassifierLoop):
     """One readout in its folder, on a network that stays as it is."""
@@ -46,7 +43,12 @@ class Stage2(ClassifierLoop):
         listen: Listener | None = None,
     ) -> None:
         wanted = config.readout
-        plan = Plan(epochs=wanted.epochs, batch=wanted.batch, augment=wanted.augment, report=config.keep.report)
+        plan = Plan(
+            epochs=wanted.epochs,
+            batch=wanted.batch,
+            augment=wanted.augment or config.augment,
+            report=config.keep.report,
+        )
         super().__init__(config, data, folder, plan=plan, device=device, dtype=dtype, stop=stop, listen=listen)
         self.network = network
         self.readout = build_readout(config, network).to(device)
@@ -55,7 +57,7 @@ class Stage2(ClassifierLoop):
 
     def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
         optimiser, wanted = self.optimisers[0], self.config.readout
-        set_learning_rate(optimiser, learning_rate(moment.total_step, moment.total_steps, wanted.lr, WARMUP))
+        set_learning_rate(optimiser, learning_rate(moment.total_step, moment.total_steps, wanted.lr, wanted.warmup))
         optimiser.zero_grad(set_to_none=True)
         labels = self.data.train.labels[rows]
         images, targets = self.views(rows, moment, 1)[0], F.one_hot(labels, self.network.classes).float()

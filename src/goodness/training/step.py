@@ -400,7 +400,8 @@ class Stepper:
             clip(self.owned[depth], norm, self.config.optim.clip)
             self.optimisers[depth].step()
             self.objective.after_step(facts, self.network.block(depth).extras)
-        self.teacher.follow(depth, moment.total_step)
+        begin, _ = self.window(depth, moment)
+        self.teacher.follow(depth, max(0, moment.total_step - begin))
 
     def refuse_non_finite(
         self, judged: list[Judged], norms: list[Tensor], situations: list[BlockInput], moment: Moment

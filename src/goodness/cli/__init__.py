@@ -1,0 +1,98 @@
+"""The command line: `goodness COMMAND`; alone in knowing a terminal."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Callable, Sequence
+
+from goodness import __version__
+from goodness.cli.terminal import err, escape, out
+from goodness.errors import RunError, UserError, nearest
+
+try:
+    import tyro  # noqa: F401
+except ImportError:
+    sys.exit("the goodness command needs tyro: pip install tyro rich")
+
+from goodness.cli import health, listing, training
+
+ABOUT = """Forward-Forward networks, trained block by block, and a clear view of which blocks work.
+
+  goodness demo               see blocks ride for free, on digits, in a few minutes on a laptop
+  goodness presets            the named runs
+  goodness train PRESET       train one (--help lists every setting)
+  goodness resume RUN         go on with a run that was stopped or killed
+  goodness readout RUN        Stage 2: train an attentive readout on a finished run
+  goodness eval RUN           score a finished run again
+  goodness health RUN         which blocks work and which ride for free
+  goodness report RUN...      one page, readable offline; goodness watch RUN shows it while a run trains
+  goodness compare RUN RUN... means over seeds, paired differences, where predictions differ
+  goodness theory RUN         the paper's theorems, checked on the run's own blocks
+  goodness audit PRESET|RUN   no gradient crosses a block: the proof
+  goodness data list          the data sets; also: data get NAME, data check NAME
+
+Each command takes --help. Docs: README.md, docs/decisions.md."""
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "demo": training.demo_command,
+    "presets": listing.presets_command,
+    "train": training.train_command,
+    "resume": training.resume_command,
+    "readout": training.readout_command,
+    "eval": training.eval_command,
+    "health": health.health_command,
+    "report": health.report_command,
+    "watch": health.watch_command,
+    "compare": health.compare_command,
+    "theory": health.theory_command,
+    "audit": health.audit_command,
+    "data": listing.data_command,
+}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run a command; 0 when all is well, 2 for a mistake in what was asked, 1 for a run's own trouble."""
+    arguments = list(sys.argv[1:] if arguments is None else arguments)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal of few letters shows '?', not a traceback
+    command = arguments[0] if arguments else ""
+    if command in ("", "-h", "--help", "help"):
+        out.print(ABOUT, markup=False, soft_wrap=True)
+        return 0 if command else 2
+    if command == "--version":
+        out.print(f"goodness {__version__}")
+        return 0
+    try:
+        if command not in COMMANDS:
+            raise UserError(f"unknown command '{command}': {nearest(command, COMMANDS)}")
+        return COMMANDS[command](arguments[1:])
+    except (UserError, RunError) as trouble:
+        err.print(f"[bold red]goodness:[/] {escape(str(trouble))}", soft_wrap=True)
+        return trouble.exit_code
+    except KeyboardInterrupt:
+        err.print("interrupted at once; the last checkpoint stands")
+        return 130
+    except BrokenPipeError:
+        return 1
+    except (PermissionError, IsADirectoryError, NotADirectoryError) as trouble:
+        err.print(f"goodness: {trouble.filename}: {trouble.strerror}", markup=False, soft_wrap=True)
+        return 2
+    except OSError as trouble:
+        err.print(f"goodness: {trouble}", markup=False, soft_wrap=True)
+        return 1
+    except (MemoryError, RuntimeError) as trouble:
+        if not isinstance(trouble, MemoryError) and "memory" not in str(trouble).lower():
+            raise
+        err.print(
+            f"goodness: it does not fit in memory: {str(trouble).splitlines()[0]}. Try a smaller --batch, "
+            "--model.width or --keep.memory-mb",
+            markup=False,
+            soft_wrap=True,
+        )
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

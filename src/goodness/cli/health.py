@@ -1,0 +1,278 @@
+"""Commands that diagnose: health, report, watch, compare, theory, audit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+import tyro
+
+from goodness import api
+from goodness.cli.terminal import import_plugins, out, print_json
+from goodness.config import Config
+from goodness.data import sources
+from goodness.diagnostics.compare import compare
+from goodness.diagnostics.health import health
+from goodness.diagnostics.locality import audit_locality
+from goodness.diagnostics.theory import theory_of_run, theory_table_rows
+from goodness.errors import UserError
+from goodness.model.network import Network
+from goodness.presets import preset, presets
+from goodness.report import health_tables
+from goodness.runs import Run
+
+
+@dataclass(kw_only=True)
+class HealthArgs:
+    """Which blocks of a finished run work and which ride for free, from its weights and images."""
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+    split: Literal["test", "val", "train"] = "test"
+    """Which images."""
+    tta: bool = False
+    """Average every image with its mirror image."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, ..."""
+    plugin: tuple[str, ...] = ()
+    """Python modules or files to import first."""
+    json: bool = False
+    """Print one JSON object with everything measured."""
+
+
+@dataclass(kw_only=True)
+class ReportArgs:
+    """Write one self-contained HTML page about one or several runs, and each figure as PNG and SVG beside it.
+
+    Runs that are unfinished, damaged or of another kind are shown as far as they go.
+    """
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs."""
+    out: Path | None = None
+    """The HTML file, or a folder for it; RUN/report.html of the first run by default."""
+    figures: bool = True
+    """Whether PNG and SVG files are written too."""
+    device: str = "cpu"
+    """Where health is computed."""
+    plugin: tuple[str, ...] = ()
+    """Python modules or files to import first."""
+
+
+@dataclass(kw_only=True)
+class WatchArgs:
+    """Show the page of a run while it trains, on this machine alone (loopback). Ctrl-C ends it."""
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+    port: int = 0
+    """Port; 0 takes a free one."""
+    plugin: tuple[str, ...] = ()
+    """Python modules or files to import first."""
+
+
+@dataclass(kw_only=True)
+class CompareArgs:
+    """Hold runs beside each other: mean and spread over seeds, paired differences, where predictions differ."""
+
+    runs: tyro.conf.Positional[tuple[Path, ...]]
+    """Folders of runs; those that differ in their seed alone form a group."""
+    tta: bool = False
+    """Compare the predictions with flip TTA."""
+    folds: int = 5000
+    """Resamplings of the paired bootstrap."""
+    figure: Path | None = None
+    """Where to write the margin-band picture (PNG and SVG)."""
+    plugin: tuple[str, ...] = ()
+    """Python modules or files to import first."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(kw_only=True)
+class TheoryArgs:
+    """Check the paper's theorems on a finished run's own blocks, example by example, in float64."""
+
+    run: tyro.conf.Positional[Path]
+    """The run's folder."""
+    split: Literal["test", "val", "train"] = "test"
+    """Which images."""
+    examples: int = 64
+    """Images whose gradients are compared."""
+    coverage: int = 500
+    """Images over which the theorem's assumptions are counted."""
+    figure: Path | None = None
+    """Where to write the attenuation figure (PNG and SVG); RUN/attenuation by default."""
+    data_dir: Path | None = None
+    """Where data sets are kept; by default where the run found them."""
+    device: str = "cpu"
+    """Where goodness is computed; gradients are taken on the CPU."""
+    plugin: tuple[str, ...] = ()
+    """Python modules or files to import first."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(kw_only=True)
+class AuditArgs:
+    """Prove that no gradient crosses a block: each block's loss, against every parameter that is not its own.
+
+    A preset is audited with new weights on random images, a finished run with its own weights. The exit code is 1
+    where a single foreign gradient is not exactly zero.
+    """
+
+    what: tyro.conf.Positional[str]
+    """A preset's name, or a run's folder."""
+    batch: int = 8
+    """Images."""
+    plugin: tuple[str, ...] = ()
+    """Python modules or files to import first."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+def health_command(arguments: list[str]) -> int:
+    args = tyro.cli(HealthArgs, args=arguments, prog="goodness health")
+    import_plugins(args.plugin)
+    run = api.load(args.run)
+    found = health(run, split=args.split, tta=args.tta, device=str(api.choose_device(args.device)))
+    if args.json:
+        print_json(found)
+    else:
+        out.print(health_tables.blocks_table(found, run.config.preset))
+        for line in health_tables.verdict_lines(found):
+            out.print(line, markup=False, soft_wrap=True)
+    return 0
+
+
+def report_command(arguments: list[str]) -> int:
+    from goodness.report.page import write_report
+
+    args = tyro.cli(ReportArgs, args=arguments, prog="goodness report")
+    import_plugins(args.plugin)
+    runs = [api.load(path) for path in args.runs]
+    if not runs:
+        raise UserError("name at least one run: goodness report RUN [RUN ...]")
+    page = write_report(runs, args.out or runs[0].path / "report.html", figures=args.figures, device=args.device)
+    out.print(f"{page}", markup=False, soft_wrap=True)
+    return 0
+
+
+def watch_command(arguments: list[str]) -> int:
+    from goodness.report.watch import serve
+
+    args = tyro.cli(WatchArgs, args=arguments, prog="goodness watch")
+    import_plugins(args.plugin)
+    api.load(args.run)
+    serve(args.run, args.port, announce=lambda url: out.print(f"{url}   (Ctrl-C ends it)", markup=False))
+    return 0
+
+
+def compare_command(arguments: list[str]) -> int:
+    args = tyro.cli(CompareArgs, args=arguments, prog="goodness compare")
+    import_plugins(args.plugin)
+    if not args.runs:
+        raise UserError("name the runs: goodness compare RUN RUN [...]")
+    if args.folds < 100:
+        raise UserError(f"--folds must be at least 100 for an interval, got {args.folds}")
+    found = compare([api.load(path) for path in args.runs], tta=args.tta, folds=args.folds)
+    if args.figure is not None:
+        from goodness.report.compare_figure import margin_figure
+
+        margin_figure(found, args.figure)
+    if args.json:
+        print_json(found)
+        return 0
+    out.print(health_tables.groups_table(found))
+    if found["pairs"]:
+        out.print(health_tables.pairs_table(found))
+    for line in found["missing"]:
+        out.print(f"note: {line}", markup=False, soft_wrap=True)
+    return 0
+
+
+def theory_command(arguments: list[str]) -> int:
+    args = tyro.cli(TheoryArgs, args=arguments, prog="goodness theory")
+    import_plugins(args.plugin)
+    report = theory_of_run(
+        api.load(args.run),
+        split=args.split,
+        examples=args.examples,
+        coverage=args.coverage,
+        device=str(api.choose_device(args.device)),
+        data_dir=args.data_dir,
+    )
+    figure = args.figure or args.run / "attenuation"
+    drawn = _draw_attenuation(report, figure)
+    if args.json:
+        print_json({**report.as_dict(), "holds": report.holds})
+    else:
+        out.print(health_tables.theory_table(theory_table_rows(report)))
+        if report.note:
+            out.print(report.note, markup=False, soft_wrap=True)
+        words = "holds: no example contradicts the theorems" if report.holds else "DOES NOT HOLD on this run"
+        out.print(f"{words}{f'    figure: {figure}.png' if drawn else ''}", markup=False, soft_wrap=True)
+    return 0 if report.holds else 1
+
+
+def _draw_attenuation(report: Any, figure: Path) -> bool:
+    try:
+        from goodness.report.theory_figure import attenuation_figure
+
+        attenuation_figure(report, figure)
+    except ImportError:
+        return False
+    return True
+
+
+def audit_command(arguments: list[str]) -> int:
+    args = tyro.cli(AuditArgs, args=arguments, prog="goodness audit")
+    import_plugins(args.plugin)
+    if args.batch < 2:
+        raise UserError(f"--batch must be at least 2, got {args.batch}")
+    network, config = _to_audit(args.what)
+    draws = torch.Generator().manual_seed(0)
+    images = torch.rand(args.batch, *network.shape, generator=draws)
+    labels = torch.randint(network.classes, (args.batch,), generator=draws)
+    network.requires_grad_(True)
+    leaks = audit_locality(network, config, images, labels)
+    rows = []
+    total = sum(1 for _ in network.parameters())
+    for depth in range(len(network.blocks)):
+        mine = [leak for leak in leaks if leak.loss_of_block == depth]
+        rows.append(
+            {
+                "block": depth,
+                "own": len(network.owned(depth)),
+                "foreign": total - len(network.owned(depth)),
+                "leaks": [{"parameter": leak.parameter, "largest": leak.largest_gradient} for leak in mine],
+            }
+        )
+    if args.json:
+        print_json({"what": args.what, "is_local": not leaks, "blocks": rows})
+    else:
+        out.print(health_tables.audit_table(args.what, rows))
+        out.print("every foreign gradient is zero" if not leaks else f"{len(leaks)} gradients cross a block")
+    return 0 if not leaks else 1
+
+
+def _to_audit(what: str) -> tuple[Network, Config]:
+    """A preset's network with new weights, or a run's own; both with what the terms learn beside."""
+    if what in presets and not Path(what, "config.json").is_file():
+        config = preset(what)
+        if config.trainer != "ff":
+            raise UserError(f"preset '{what}' is trained by backpropagation: its gradients cross blocks by design")
+        data = sources.find(config.data)
+        network = Network(config.model, data.shape or (3, 32, 32), data.class_count or 10, terms=config.objective)
+        return network, config
+    if not Path(what).exists():
+        presets[what]  # names the nearest preset
+    run: Run = api.load(what)
+    if run.stage != "s1":
+        raise UserError(f"{what} is not a Stage 1: its gradients are not meant to stay within blocks")
+    trained, config = run.network(), run.config
+    network = Network(config.model, trained.shape, trained.classes, terms=config.objective)
+    network.load_state_dict(trained.state_dict(), strict=False)
+    return network, config

@@ -1,0 +1,153 @@
+"""Commands that list and check: presets and data."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import tyro
+
+from goodness import parts
+from goodness.cli.terminal import err, out, print_json
+from goodness.config import Config, Model, differences
+from goodness.data import sources
+from goodness.errors import UserError, nearest
+from goodness.model.network import Network
+from goodness.model.stripped import StrippedNetwork
+from goodness.paper.accuracies import PAPER
+from goodness.presets import base_of, preset, presets, section_of
+from goodness.report import tables
+from goodness.report.progress import Progress
+
+
+@dataclass(kw_only=True)
+class PresetsArgs:
+    """List the named runs: what each is, how it differs from the one it derives from, what the paper has for it."""
+
+    like: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Only presets with one of these words in their name: goodness presets d128 cnn."""
+    json: bool = False
+    """Print one JSON array instead of a table."""
+
+
+@dataclass(kw_only=True)
+class DataListArgs:
+    """List the data sets: size, splits, where they are kept and whether they are there."""
+
+    data_dir: Path | None = None
+    """Where data sets are kept; else $GOODNESS_DATA, else the user's cache folder."""
+    json: bool = False
+    """Print one JSON array."""
+
+
+@dataclass(kw_only=True)
+class DataGetArgs:
+    """Download a data set from its official place; resumable, size and hash verified."""
+
+    name: tyro.conf.Positional[str]
+    """Which data set."""
+    data_dir: Path | None = None
+    """Where data sets are kept; else $GOODNESS_DATA, else the user's cache folder."""
+
+
+@dataclass(kw_only=True)
+class DataCheckArgs:
+    """Verify a data set that is here: sizes, hashes, label ranges, images per class."""
+
+    name: tyro.conf.Positional[str]
+    """Which data set, or folder:PATH."""
+    data_dir: Path | None = None
+    """Where data sets are kept; else $GOODNESS_DATA, else the user's cache folder."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+def presets_command(arguments: list[str]) -> int:
+    args = tyro.cli(PresetsArgs, args=arguments, prog="goodness presets")
+    chosen = [name for name in presets if not args.like or any(word in name for word in args.like)]
+    if not chosen:
+        raise UserError(f"no preset has '{args.like[0]}' in its name; {nearest(args.like[0], presets)}")
+    rows = [_preset_row(name) for name in chosen]
+    if args.json:
+        print_json(rows)
+    else:
+        out.print(tables.presets_table(rows))
+    return 0
+
+
+def _preset_row(name: str) -> dict[str, Any]:
+    config, base = preset(name), base_of(name)
+    changed = {} if base is None else differences(config, preset(base))
+    changed.pop("preset", None)
+    return {
+        "name": name,
+        "section": section_of(name),
+        "about": (presets[name].__doc__ or "").strip(),
+        "base": base,
+        "changes": {key: new for key, (_, new) in changed.items()},
+        "data": config.data,
+        "epochs": config.epochs,
+        "paper": dataclasses.asdict(PAPER[name]) if name in PAPER else None,
+        "parameters": _parameters(config),
+    }
+
+
+def _parameters(config: Config) -> int:
+    """Of the network for its own data set's images and classes, terms included; nothing is allocated."""
+    data = sources.find(config.data)
+    shape, classes = data.shape or (3, 32, 32), data.class_count or 10
+    return _counted(config.model, shape, classes, config.trainer, tuple(config.objective.items()))
+
+
+@functools.cache
+def _counted(
+    model: Model, shape: tuple[int, int, int], classes: int, trainer: str, terms: tuple[tuple[str, parts.Term], ...]
+) -> int:
+    with torch.device("meta"):
+        if trainer == "backprop":
+            return StrippedNetwork(model, shape, classes).parameter_count()
+        return Network(model, shape, classes, terms=dict(terms)).parameter_count()
+
+
+def data_command(arguments: list[str]) -> int:
+    actions: dict[str, Callable[[list[str]], int]] = {"list": _data_list, "get": _data_get, "check": _data_check}
+    if not arguments or arguments[0] in ("-h", "--help"):
+        out.print("usage: goodness data list | get NAME | check NAME   (each takes --help)")
+        return 0 if arguments else 2
+    if arguments[0] not in actions:
+        raise UserError(f"unknown action 'data {arguments[0]}': {nearest(arguments[0], actions)}")
+    return actions[arguments[0]](arguments[1:])
+
+
+def _data_list(arguments: list[str]) -> int:
+    args = tyro.cli(DataListArgs, args=arguments, prog="goodness data list")
+    rows = sources.listing(args.data_dir)
+    if args.json:
+        print_json(rows)
+    else:
+        out.print(tables.data_table(rows))
+        out.print("Your own images: --data folder:PATH, with PATH/train/<class>/* and PATH/test/<class>/*.")
+    return 0
+
+
+def _data_get(arguments: list[str]) -> int:
+    args = tyro.cli(DataGetArgs, args=arguments, prog="goodness data get")
+    with Progress(err) as progress:
+        place = sources.get(args.name, args.data_dir, progress.bytes_listener(args.name))
+    out.print(f"{args.name} is at {place}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _data_check(arguments: list[str]) -> int:
+    args = tyro.cli(DataCheckArgs, args=arguments, prog="goodness data check")
+    facts = sources.check(args.name, args.data_dir)
+    if args.json:
+        print_json(facts)
+    else:
+        out.print(tables.facts_table(f"{args.name}: everything checks out", facts))
+    return 0

@@ -1,0 +1,80 @@
+"""What the commands share: two consoles, JSON, plugins, and the little parsing that comes before the full one."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from goodness.errors import UserError
+
+try:
+    from rich.console import Console
+
+    from goodness.report.progress import Progress
+except ImportError as missing:  # the library needs neither, the command line does
+    sys.exit(f"the goodness command needs {missing.name}: pip install tyro rich")
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def print_json(value: Any) -> None:
+    print(json.dumps(value, indent=2))
+
+
+def escape(text: str) -> str:
+    return text.replace("[", "\\[")
+
+
+def progress_of(events: bool, as_json: bool) -> Progress:
+    if events:
+        return Progress(None, lines=lambda event: print(json.dumps(event), flush=True))
+    return Progress(err, quiet=as_json)
+
+
+def take_name(arguments: list[str]) -> tuple[str | None, list[str]]:
+    if arguments and not arguments[0].startswith("-"):
+        return arguments[0], arguments[1:]
+    return None, arguments
+
+
+def values_of(flag: str, arguments: list[str]) -> list[str]:
+    """The values that follow a flag, before the full parse."""
+    values: list[str] = []
+    taking = False
+    for argument in arguments:
+        if argument.startswith("--"):
+            taking = argument == flag
+            if argument.startswith(f"{flag}="):
+                values.append(argument.partition("=")[2])
+        elif taking:
+            values.append(argument)
+    return values
+
+
+def import_plugins(names: Sequence[str]) -> None:
+    """Import a module by name, or a file by path; what it registers is then known by name."""
+    for name in names:
+        try:
+            if name.endswith(".py"):
+                path = Path(name)
+                if not path.is_file():
+                    raise UserError(f"--plugin {name}: there is no such file")
+                spec = importlib.util.spec_from_file_location(path.stem, path)
+                assert spec is not None
+                assert spec.loader is not None
+                module = importlib.util.module_from_spec(spec)
+                sys.modules[path.stem] = module  # dataclasses look their module up
+                spec.loader.exec_module(module)
+            else:
+                importlib.import_module(name)
+        except UserError:
+            raise
+        except (Exception, SystemExit) as trouble:  # whatever a plugin does while it loads
+            reason = f"{type(trouble).__name__}: {trouble}"
+            raise UserError(f"--plugin {name!r} cannot be imported: {reason}") from trouble

@@ -1,0 +1,171 @@
+"""Runs held beside each other: mean and spread over seeds, and whether two of them predict differently.
+
+Runs that differ in their seed alone form a group. Two groups are compared on the seeds they share, image by image:
+which one is right where the other is wrong, with a confidence interval (paired bootstrap), and how far the
+prediction-stability bound (Prop. prediction_stability) is from the disagreement that was measured.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from goodness.config import differences, override
+from goodness.errors import RunError, UserError
+from goodness.runs import Run
+from goodness.stats import best_stability_bound, mean_and_std, paired_bootstrap
+from goodness.training.run import RunFolder
+
+BANDS = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""Widths of the margin bands, in units of the cumulative score."""
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What a run said of the test images."""
+
+    scores: np.ndarray  # [n, classes]
+    labels: np.ndarray
+    indices: np.ndarray
+
+    @property
+    def correct(self) -> np.ndarray:
+        return self.scores.argmax(axis=1) == self.labels
+
+    @property
+    def margins(self) -> np.ndarray:
+        """The best class's score minus the second's, `[n]`."""
+        best = np.partition(self.scores, -2, axis=1)
+        return best[:, -1] - best[:, -2]
+
+
+def compare(runs: list[Run], *, tta: bool = False, folds: int = 5000) -> dict[str, Any]:
+    """Groups, pairs of groups and what is missing, as plain JSON data."""
+    if not runs:
+        raise UserError("name at least one run to compare")
+    missing: list[str] = []
+    groups = _groups(runs)
+    found = {name: _predictions(members, tta, missing) for name, members in groups.items()}
+    described = [_describe(name, members, found[name], tta, missing) for name, members in groups.items()]
+    pairs = []
+    for a, b in itertools.combinations(groups, 2):
+        pair = _pair(a, b, found[a], found[b], groups, folds, missing)
+        if pair is not None:
+            pairs.append(pair)
+    return {"tta": tta, "groups": described, "pairs": pairs, "missing": missing}
+
+
+def _groups(runs: list[Run]) -> dict[str, list[Run]]:
+    """Runs by name of their group: the preset and data, numbered where settings beside the seed differ."""
+    seen: list[tuple[Any, str, list[Run]]] = []
+    for run in runs:
+        alike = override(run.config, {"seed": 0}), run.stage
+        for known, _, members in seen:
+            if known == alike:
+                members.append(run)
+                break
+        else:
+            seen.append((alike, f"{run.config.preset} on {run.config.data}", [run]))
+    names = [name for _, name, _ in seen]
+    groups = {}
+    for place, (alike, name, members) in enumerate(seen):
+        if names.count(name) > 1:
+            first = next(other for other, other_name, _ in seen if other_name == name)
+            changed = {field: new for field, (_, new) in differences(alike[0], first[0]).items()}
+            words = ", ".join(f"{field} {value}" for field, value in list(changed.items())[:3])
+            name = f"{name} ({words})" if words else name
+            name = name if name not in groups else f"{name} #{place + 1}"
+        groups[name] = members
+    return groups
+
+
+def _predictions(members: list[Run], tta: bool, missing: list[str]) -> dict[int, Predictions]:
+    """By seed; of two runs with one seed the first counts, and the other is named."""
+    found: dict[int, Predictions] = {}
+    for run in members:
+        seed = run.config.seed
+        if seed in found:
+            missing.append(f"{run.path}: seed {seed} is there already; left out of the pairs")
+            continue
+        try:
+            arrays = RunFolder.open(run.path, for_writing=False).read_predictions("test_tta" if tta else "test")
+        except (UserError, RunError) as trouble:
+            missing.append(f"{run.path}: {trouble}")
+            continue
+        found[seed] = Predictions(arrays["scores"].astype(np.float64), arrays["labels"], arrays["indices"])
+    return found
+
+
+def _describe(
+    name: str, members: list[Run], found: dict[int, Predictions], tta: bool, missing: list[str]
+) -> dict[str, Any]:
+    key = "accuracy_tta" if tta else "accuracy"
+    accuracies, deepest = [], []
+    for run in members:
+        if not run.is_finished:
+            missing.append(f"{run.path} is not finished; go on with: goodness resume {run.path}")
+            continue
+        reported = run.result["reported"]
+        if key not in reported:
+            missing.append(f"{run.path} has no accuracy with TTA")
+            continue
+        accuracies.append(reported[key])
+        blocks = run.result["health"].get("test")
+        if blocks:
+            deepest.append([block["sep_cur"] for block in blocks])
+    margins = np.concatenate([one.margins for one in found.values()]) if found else None
+    return {
+        "name": name,
+        "runs": [str(run.path) for run in members],
+        "seeds": sorted(run.config.seed for run in members),
+        "accuracy": mean_and_std(accuracies)._asdict() if accuracies else None,
+        "sep_cur": [mean_and_std(values)._asdict() for values in zip(*deepest, strict=False)] if deepest else None,
+        "bands": None if margins is None else {str(width): float((margins <= width).mean()) for width in BANDS},
+        "margins": None if margins is None else np.quantile(margins, np.linspace(0, 1, 201)).tolist(),
+    }
+
+
+def _pair(
+    a: str,
+    b: str,
+    of_a: dict[int, Predictions],
+    of_b: dict[int, Predictions],
+    groups: dict[str, list[Run]],
+    folds: int,
+    missing: list[str],
+) -> dict[str, Any] | None:
+    """Two groups on the seeds they share; None, and a word on why, where they cannot be paired."""
+    if groups[a][0].config.data != groups[b][0].config.data:
+        missing.append(f"{a} and {b} are of different data sets; not compared")
+        return None
+    shared = sorted(of_a.keys() & of_b.keys())
+    if not shared:
+        if of_a and of_b:
+            missing.append(f"{a} and {b} share no seed; not compared")
+        return None
+    for seed in shared:
+        same = np.array_equal(of_a[seed].indices, of_b[seed].indices)
+        if not same or not np.array_equal(of_a[seed].labels, of_b[seed].labels):
+            missing.append(f"{a} and {b}, seed {seed}: other test images, or in another order; not compared")
+            return None
+    result = paired_bootstrap(
+        np.concatenate([of_a[seed].correct for seed in shared]),
+        np.concatenate([of_b[seed].correct for seed in shared]),
+        folds,
+    ).as_dict()
+    scores_a = np.concatenate([of_a[seed].scores for seed in shared])
+    scores_b = np.concatenate([of_b[seed].scores for seed in shared])
+    bound = best_stability_bound(scores_a, scores_b)
+    return {
+        "a": a,
+        "b": b,
+        "seeds": shared,
+        "n": len(scores_a),
+        **result,
+        "predictions_differ": float(bound.disagreement),
+        "stability_bound": float(bound.bound),
+        "stability_t": float(bound.t),
+    }
