@@ -77,6 +77,7 @@ def train(
     _refuse_what_cannot_be_built(config, images)
     path = Path(out) if out is not None else default_run_path(config.preset, config.data, config.seed)
     with RunFolder.create(path) as folder:
+        folder.backbone_path.unlink(missing_ok=True)  # of a readout that died before it was one
         write_json(folder.config_path, to_dict(config))
         if listen is not None:
             for idle in idle_settings(config, len(images.classes)):

@@ -731,7 +731,11 @@ def test_what_cannot_be_served_is_a_kind_error(runs: dict[str, Run], tmp_path: P
 
 @pytest.mark.skipif(os.name == "nt", reason="SIGINT is for POSIX")
 def test_ctrl_c_ends_the_server_in_silence(runs: dict[str, Run]) -> None:
-    code = "import sys; from goodness.report.watch import serve; serve(sys.argv[1])"
+    # A shell that starts tests in the background has them ignore SIGINT, and children inherit that.
+    code = (
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); "
+        "from goodness.report.watch import serve; serve(sys.argv[1])"
+    )
     process = subprocess.Popen(
         [sys.executable, "-u", "-c", code, str(runs["local"].path)],
         stdout=subprocess.PIPE,

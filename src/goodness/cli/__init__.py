@@ -86,8 +86,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not isinstance(trouble, MemoryError) and "memory" not in str(trouble).lower():
             raise
         err.print(
-            f"goodness: it does not fit in memory: {str(trouble).splitlines()[0]}. Try a smaller --batch, "
-            "--model.width or --keep.memory-mb",
+            f"goodness: it does not fit in memory: {(str(trouble) or 'all is used').splitlines()[0]}. Try a smaller "
+            "--batch, --model.width or --keep.memory-mb",
             markup=False,
             soft_wrap=True,
         )
