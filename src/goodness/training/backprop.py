@@ -15,10 +15,10 @@ from goodness.local.routing import Balance, RouterZ, router_z, routing_of, switc
 from goodness.model.stripped import StrippedNetwork, class_scores
 from goodness.training.draws import key
 from goodness.training.loop import ClassifierLoop, Listener, Plan, require_learnable, under
-from goodness.training.optim import WholeAverage, adamw, clip, gradient_norm, learning_rate, set_learning_rate
+from goodness.training.optim import WholeAverage, adamw, learning_rate, set_learning_rate
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import Measured, Moment, autocast, compiles, refuse_non_finite_total
+from goodness.training.step import Measured, Moment, autocast, compiles
 
 
 class Backprop(ClassifierLoop):
@@ -62,14 +62,9 @@ class Backprop(ClassifierLoop):
         labels = self.data.train.labels[rows]
         with autocast(self.device, self.dtype):
             loss, accuracy = self._loss(self.views(rows, moment, 1)[0], labels)
-        loss.backward()
-        norm = gradient_norm(self.learning)
-        refuse_non_finite_total(loss, norm, moment)
-        clip(self.learning, norm, optim.clip)
-        optimiser.step()
+        measured = self.learn(loss, accuracy, optim.clip, moment)
         self.average.follow(moment.total_step)
-        values = torch.stack([loss.detach().float(), accuracy.float(), norm.detach().float()])
-        return [(("loss", "accuracy", "grad_norm"), values)]
+        return measured
 
     def _judge(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy and what the routers cost, and the batch's accuracy."""

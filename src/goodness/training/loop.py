@@ -24,10 +24,10 @@ from goodness.errors import RunError, UserError
 from goodness.training.checkpoint import flatten_state, unflatten_state, weights_sha256
 from goodness.training.draws import epoch_order, uniforms
 from goodness.training.durable import append_line, truncate_lines, write_json
-from goodness.training.optim import match_layout
+from goodness.training.optim import clip, gradient_norm, match_layout
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import Measured, Moment
+from goodness.training.step import Measured, Moment, refuse_non_finite_total
 
 Listener = Callable[[dict[str, Any]], None]
 """Hears of every step and epoch: `{"event": "step" | "epoch" | "checkpoint" | "note" | "result", ...}`."""
@@ -367,7 +367,22 @@ class Loop:
 
 
 class ClassifierLoop(Loop):
-    """A stage whose module gives class scores at once, with no blocks to tell apart."""
+    """A stage whose module gives class scores at once, with no blocks to tell apart.
+
+    It has one optimiser, over `learning`.
+    """
+
+    learning: list[nn.Parameter]
+
+    def learn(self, loss: Tensor, accuracy: Tensor, clip_at: float, moment: Moment) -> list[Measured]:
+        """One step down this loss's gradient; what the step says."""
+        loss.backward()
+        norm = gradient_norm(self.learning)
+        refuse_non_finite_total(loss, norm, moment)
+        clip(self.learning, norm, clip_at)
+        self.optimisers[0].step()
+        values = torch.stack([loss.detach().float(), accuracy.float(), norm.detach().float()])
+        return [(("loss", "accuracy", "grad_norm"), values)]
 
     def scores(self, part: Split, tta: bool) -> Tensor:
         """Class scores `[n, classes]` on a split, on the CPU."""

@@ -19,10 +19,10 @@ from goodness.model.readout import AttentiveReadout
 from goodness.predict import feature_count, hypothesis_features, readout_chunk_sizes, readout_scores
 from goodness.training.draws import key, uniforms
 from goodness.training.loop import ClassifierLoop, Listener, Plan, under
-from goodness.training.optim import adamw, clip, gradient_norm, learning_rate, set_learning_rate
+from goodness.training.optim import adamw, learning_rate, set_learning_rate
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import Measured, Moment, autocast, refuse_non_finite_total
+from goodness.training.step import Measured, Moment, autocast
 
 
 class Stage2(ClassifierLoop):
@@ -66,13 +66,8 @@ class Stage2(ClassifierLoop):
         with autocast(self.device, self.dtype):
             logits = self.readout(self.features(images)).float()
         loss = F.cross_entropy(logits, targets)
-        loss.backward()
-        norm = gradient_norm(self.learning)
-        refuse_non_finite_total(loss, norm, moment)
-        clip(self.learning, norm, wanted.clip)
-        optimiser.step()
         accuracy = (logits.detach().argmax(dim=1) == targets.argmax(dim=1)).float().mean()
-        return [(("loss", "accuracy", "grad_norm"), torch.stack([loss.detach(), accuracy, norm.detach().float()]))]
+        return self.learn(loss, accuracy, wanted.clip, moment)
 
     def features(self, images: Tensor) -> Tensor:
         """What the frozen blocks say of these images under every label, in chunks under the memory cap."""
