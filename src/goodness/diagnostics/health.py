@@ -23,11 +23,9 @@ from torch import Tensor
 
 from goodness.config import Config
 from goodness.data.images import ImageData, Split
-from goodness.diagnostics.margins import mined_labels, worst_margin
+from goodness.diagnostics.margins import inherited_margin, mined_labels, worst_margin
 from goodness.errors import RunError, UserError
 from goodness.local.barrier import attenuation
-from goodness.local.facts import Trio
-from goodness.local.ledger import Ledger
 from goodness.local.negatives import Mined
 from goodness.local.routing import routing_measures
 from goodness.measures import free_riding_index
@@ -216,14 +214,10 @@ def evidence_by_block(goodness: Tensor, labels: Tensor, config: Config, split: s
     for depth in range(blocks):
         wrong = mined_labels(goodness[depth], labels, drawn)
         negative = goodness.gather(2, wrong[None, :, None].expand(blocks, n, 1)).squeeze(2)
-        ledger, nothing = Ledger(config.history), right.new_zeros(n, 1)
-        no_aspects = Trio(nothing, nothing, None)
-        for j in range(depth):
-            weight = config.rule.weight(ledger.past(right[j], config.model.blocks, 1.0))
-            ledger.add(Trio(right[j], negative[j], None), no_aspects, weight)
-        weight = config.rule.weight(ledger.past(right[depth], config.model.blocks, 1.0))
-        carried, _ = ledger.history(Trio(right[depth], negative[depth], None), no_aspects)
-        found.append(Evidence((right - negative)[: depth + 1], carried.pos - carried.nl, weight))
+        inherited, weight = inherited_margin(
+            right[: depth + 1], negative, config.rule, config.history, config.model.blocks, 1.0
+        )
+        found.append(Evidence((right - negative)[: depth + 1], inherited, weight))
     return found
 
 

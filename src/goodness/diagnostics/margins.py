@@ -62,6 +62,24 @@ def mined_labels(goodness: Tensor, labels: Tensor, uniforms: Tensor) -> Tensor:
     return candidates.gather(1, goodness.gather(1, candidates).argmax(dim=1, keepdim=True)).squeeze(1)
 
 
+def inherited_margin(
+    right: Tensor, negative: Tensor, rule: Rule, history: History, blocks: int, progress: float
+) -> tuple[Tensor, Tensor]:
+    """What the earlier blocks hand to the last of these, and the rule's weight on it, both `[n]`.
+
+    `right` is the right label's goodness `[d + 1, n]` of blocks 0..d, `negative` a wrong label's (more blocks do no
+    harm), `blocks` the network's depth.
+    """
+    depth, nothing = len(right) - 1, right.new_zeros(right.shape[1], 1)
+    ledger, no_aspects = Ledger(history), Trio(nothing, nothing, None)
+    for j in range(depth):
+        weight = rule.weight(ledger.past(right[j], blocks, progress))
+        ledger.add(Trio(right[j], negative[j], None), no_aspects, weight)
+    weight = rule.weight(ledger.past(right[depth], blocks, progress))
+    carried, _ = ledger.history(Trio(right[depth], negative[depth], None), no_aspects)
+    return carried.pos - carried.nl, weight
+
+
 def evaluation_measures(
     goodness: Tensor,
     labels: Tensor,
@@ -95,16 +113,10 @@ def evaluation_measures(
     for depth in range(blocks):
         wrong = mined_labels(goodness[depth], labels, uniforms)
         negative = goodness.gather(2, wrong[None, :, None].expand(blocks, n, 1)).squeeze(2)
-        ledger, nothing = Ledger(history), right.new_zeros(n, 1)
-        no_aspects = Trio(nothing, nothing, None)
-        for j in range(depth):
-            weight = rule.weight(ledger.past(right[j], depth_of_network, progress))
-            ledger.add(Trio(right[j], negative[j], None), no_aspects, weight)
-        weight = rule.weight(ledger.past(right[depth], depth_of_network, progress))
-        carried, _ = ledger.history(Trio(right[depth], negative[depth], None), no_aspects)
+        inherited, weight = inherited_margin(right[: depth + 1], negative, rule, history, depth_of_network, progress)
         margin = right[depth] - negative[depth]
         inference_margin = (right - negative)[: depth + 1].sum(dim=0)
-        ratio = attenuation(margin, weight * (carried.pos - carried.nl), 1.0, beta)
+        ratio = attenuation(margin, weight * inherited, 1.0, beta)
         report.append(
             {
                 "sep_cur": float(worst_margin(goodness[depth], labels).mean()),
