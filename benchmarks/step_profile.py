@@ -87,7 +87,7 @@ def main() -> None:
             "stem forward": lambda i: stepper.start(views, labels, moment),
             "mining of block 0": lambda i: stepper.mine(0, situation.tokens, labels, None, moment),
             "loss of block 0, forward": lambda i: stepper.loss(situation),
-            "stem and block 0, forward and backward": lambda i: stepper.loss(situation.again()).loss.backward(),
+            "stem and block 0, forward and backward": lambda i: stepper.loss(situation.again(stepper)).loss.backward(),
         }
         for name, piece in pieces.items():
             piece(0)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from goodness.config import differences
 from goodness.presets import preset
-from goodness.runs import Run
+from goodness.runs import READOUT, Run
 
 KEPT = ("device_name", "torch", "cuda", "cudnn", "driver", "dtype", "python", "commit", "commit_is_dirty")
 
@@ -24,12 +24,17 @@ def summary(run: Run) -> dict:
     changed = differences(config, preset(config.preset))
     return {
         "preset": config.preset,
+        "stage": run.stage,
         "changes": {name: new for name, (_, new) in changed.items()},
         "seed": config.seed,
         "environment": {name: environment.get(name) for name in KEPT},
         "result": result,
         "epochs": run.metrics,
     }
+
+
+def percent(share: float | None) -> str:
+    return "none" if share is None else f"{100 * share:.2f} %"
 
 
 def table(summaries: dict[str, dict]) -> str:
@@ -42,7 +47,7 @@ def table(summaries: dict[str, dict]) -> str:
         reported, health = one["result"]["reported"], one["result"]["health"].get("test", [])
         where = one["environment"]
         lines.append(
-            f"| {name} | {100 * reported['accuracy']:.2f} % | {100 * reported.get('accuracy_tta', float('nan')):.2f} % "
+            f"| {name} | {percent(reported['accuracy'])} | {percent(reported.get('accuracy_tta'))} "
             f"| {' '.join(format(block['sep_cur'], '.2f') for block in health)} "
             f"| {' '.join(format(100 * block['accuracy'], '.2f') for block in health)} "
             f"| {one['result']['seconds']:.0f} | {where['device_name']}, torch {where['torch']}, {where['dtype']} |"
@@ -54,10 +59,16 @@ def table(summaries: dict[str, dict]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def name_of(run: Run) -> str:
+    """The folder's name; that of a readout in its usual place would be the same for all."""
+    folder = run.path.resolve()
+    return f"{folder.parent.name}-{folder.name}" if folder.name == READOUT else folder.name
+
+
 def main() -> None:
-    out, folders = Path(sys.argv[1]), [Path(one) for one in sys.argv[2:]]
+    out, runs = Path(sys.argv[1]), [Run(Path(one)) for one in sys.argv[2:]]
     out.mkdir(parents=True, exist_ok=True)
-    summaries = {folder.name: summary(Run(folder)) for folder in folders}
+    summaries = {name_of(run): summary(run) for run in runs}
     for name, one in summaries.items():
         (out / f"{name}.json").write_text(json.dumps(one, indent=1) + "\n")
     (out / "README.md").write_text(

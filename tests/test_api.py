@@ -11,6 +11,7 @@ import pytest
 import torch
 
 import goodness
+from goodness.api import prepared
 from goodness.errors import ConfigError, DataError, RunError, UserError
 from goodness.local.collaboration import Constant
 from goodness.local.terms import Current
@@ -42,7 +43,81 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> goodness.Run:
     )
 
 
+# prepared()
+
+
+@pytest.mark.parametrize(("threads", "is_flushed"), [(1, True), (2, False)])
+@pytest.mark.parametrize("before", [True, False])
+def test_vanishing_numbers_are_zero_on_one_thread_and_all_is_put_back(
+    threads: int, is_flushed: bool, before: bool
+) -> None:
+    def flushes() -> bool:
+        return float(torch.tensor([1e-38]) * 0.25) == 0
+
+    torch.set_flush_denormal(before)
+    try:
+        with prepared(torch.device("cpu"), False, threads):
+            assert torch.get_num_threads() == threads
+            assert flushes() == (is_flushed or before)
+        assert flushes() == before
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_flush_denormal(False)
+
+
 # train()
+
+
+@pytest.mark.parametrize(
+    ("changes", "answer"),
+    [
+        ({"negatives.count": 4}, r"negatives\.count 4 asks for more .*: 4 classes have 3; .*--negatives\.count 3"),
+        ({"negatives.among": 5}, r"negatives\.among 5 asks for more .*: 4 classes have 3; .*--negatives\.among 3"),
+        ({"negatives": "random", "negatives.count": 4}, r"negatives\.count 4 asks for more"),
+        (
+            {"optim.freeze": "greedy", "model.blocks": 4, "epochs": 1},
+            r"optim\.freeze greedy divides 3 steps among 4 blocks, and block 2 would never learn: .*--epochs",
+        ),
+        (
+            {"optim.freeze": "prefix", "model.blocks": 8, "epochs": 1},
+            r"optim\.freeze prefix divides 3 steps among 8 blocks, and block 0 would never learn",
+        ),
+        (
+            {"objective.block": None, "objective.aspects": None, "objective.depth.weight": 1.0},
+            "no term of the objective gives block 0 anything to learn from",
+        ),
+        (
+            {"objective.block": None, "objective.aspects.lambdas": (0.0, 0.0, 1.0, 0.0)},
+            "no term of the objective gives block 0 anything to learn from",
+        ),
+        (
+            {"model.stem.kind": "pixels"},
+            r"stem\.kind pixels makes a token of 1 numbers of every pixel of blobs, whatever model\.width is, and .*"
+            r"multiple of 8 .*--model\.stem\.kind conv, or --model\.block conv-stages",
+        ),
+    ],
+)
+def test_what_cannot_learn_is_refused_before_a_folder_is_made(
+    changes: dict[str, Any], answer: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=answer):
+        goodness.train(shrunk("demo", {**BLOBS, **changes}), out=tmp_path / "run", device="cpu")
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"negatives.count": 3},
+        {"negatives.among": 3},
+        {"optim.freeze": "greedy", "model.blocks": 3},
+        {"optim.freeze": "prefix", "model.blocks": 3},
+        {"trainer": "backprop", "negatives.count": 9, "optim.freeze": "greedy", "model.blocks": 4},
+    ],
+)
+def test_what_just_suffices_is_trained(changes: dict[str, Any], tmp_path: Path) -> None:
+    config = shrunk("demo", {**BLOBS, "epochs": 1, **changes})
+    assert goodness.train(config, out=tmp_path / "run", device="cpu").is_finished
 
 
 def test_train_takes_names_keywords_and_dotted_changes(run: goodness.Run) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from goodness.cli import main
+from goodness.cli import COMMANDS, main
 
 TINY = [
     *("--model.width", "16", "--model.block.heads", "2", "--model.block.hidden", "16"),
@@ -173,6 +174,13 @@ def test_presets_are_listed_with_their_differences(capsys: pytest.CaptureFixture
     assert "lcff-dense" in run(capsys, "presets")[1]
 
 
+def test_presets_are_found_by_a_word_in_either_case(capsys: pytest.CaptureFixture[str]) -> None:
+    code, output, _ = run(capsys, "presets", "CNN", "--json")
+    assert code == 0
+    assert {row["name"] for row in json.loads(output)} >= {"cnn-ff", "cnn-bp"}
+    assert output == run(capsys, "presets", "cnn", "--json")[1]
+
+
 def test_data_is_listed_and_digits_check_out(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, output, _ = run(capsys, "data", "list", "--json", "--data-dir", str(tmp_path))
     rows = {row["name"]: row for row in json.loads(output)}
@@ -273,6 +281,42 @@ def test_weights_that_run_away_are_told_by_block_and_not_saved(
     assert not list((tmp_path / "run" / "checkpoints").glob("*"))
 
 
+@pytest.mark.parametrize(
+    ("command", "advice"),
+    [
+        ("train", "Try a smaller --batch, --model.width or --keep.memory-mb"),
+        ("readout", "Try a smaller --readout.batch, --readout.width or --keep.memory-mb"),
+        ("eval", "take another --device"),
+    ],
+)
+def test_memory_that_ends_is_told_with_the_commands_own_settings(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, command: str, advice: str
+) -> None:
+    def too_much(arguments: list[str]) -> int:
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setitem(COMMANDS, command, too_much)
+    code, _, error = run(capsys, command)
+    assert code == 1
+    assert f"can't allocate memory. {advice}" in " ".join(error.split()).replace("Close what else is running, or ", "")
+
+
+def test_a_folder_whose_name_is_not_utf8_is_like_any_other(
+    capsys: pytest.CaptureFixture[str], finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.fsdecode(os.fsencode(tmp_path) + b"/r\xff")
+    shutil.copytree(finished, folder)
+    monkeypatch.setattr(sys, "argv", ["goodness", "readout", folder])  # kept in environment.json
+    code, _, error = run(capsys, "readout", folder, *SMALL_READOUT, "--out", f"{folder}far")
+    assert code == 0, error
+    assert json.loads(Path(f"{folder}far", "backbone.json").read_bytes())["run"] == folder
+    assert json.loads(Path(f"{folder}far", "environment.json").read_bytes())["command"].endswith("/r\udcff'")
+    assert run(capsys, "eval", f"{folder}far")[0] == 0
+    code, _, error = run(capsys, "resume", f"{folder}no")
+    assert code == 2
+    assert "r?no" in error
+
+
 # Stage 2
 
 SMALL_READOUT = ["--readout.width", "16", "--readout.heads", "2", "--readout.epochs", "1"]
@@ -282,7 +326,10 @@ def test_readout_without_a_run_says_what_it_wants(capsys: pytest.CaptureFixture[
     code, output, _ = run(capsys, "readout")
     assert code == 2
     assert "usage: goodness readout RUN" in output
-    assert run(capsys, "readout", "--help")[0] == 0
+    code, output, _ = run(capsys, "readout", "--help")
+    assert code == 0
+    for option in ("--readout.epochs", "--readout.weights", "--keep.memory-mb", "--out", "--device"):
+        assert option in output
     code, _, error = run(capsys, "readout", *SMALL_READOUT)
     assert code == 2
     assert "name the run first: goodness readout RUN" in " ".join(error.split())
@@ -303,7 +350,8 @@ def test_the_help_of_readout_lists_its_settings_with_the_runs_own_as_defaults(
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
-        (["--readout.epochs", "0"], "readout.epochs is 0 in preset 'demo', which has no Stage 2; give a number"),
+        (["--readout.epochs", "0"], "readout.epochs must be at least 1 to train a readout, got 0"),
+        (["--readout.width", str(2**40)], "take a smaller --readout.width"),
         (["--readout.heads", "5"], "readout.width 16 must be a multiple of readout.heads (5)"),
         (["--readout.augment", "week"], "did you mean 'weak'"),
         (["--readout.epocs", "3"], "--readout.epochs"),

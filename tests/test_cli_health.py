@@ -40,6 +40,9 @@ def test_health_says_a_word_on_every_block(runs: dict[str, Path], capsys: pytest
     code, output, _ = say(capsys, "health", runs["lcff-dense"], "--json", "--split", "val", "--device", "cpu")
     found = json.loads(output)
     assert (code, found["split"], len(found["blocks"]), len(found["verdict"])) == (0, "val", 3, 3)
+    judged = {line["epoch"]: line["val"]["accuracy"] for line in goodness.load(runs["lcff-dense"]).metrics}
+    first = min(epoch for epoch, accuracy in judged.items() if accuracy >= 0.95 * max(judged.values()))
+    assert found["convergence"]["95"] == first
 
 
 def test_health_of_a_backpropagation_control_is_refused(

@@ -51,6 +51,27 @@ def test_where_both_margins_are_positive_the_ratio_keeps_the_sandwich(
     assert exponent * (1 - 1e-9) <= found <= min(1.0, 2 * exponent) * (1 + 1e-9)
 
 
+@given(st.floats(0, 50), st.floats(0, 1), betas)
+def test_the_bounds_are_those_of_the_theorem(past: float, gamma: float, beta: float) -> None:
+    exponent = math.exp(-beta * gamma * past)
+    assert goodness.attenuation_bounds(past, gamma, beta) == pytest.approx((exponent, min(1.0, 2 * exponent)))
+    lower, upper = goodness.attenuation_bounds(np.array([past, 0.0]), gamma, beta)
+    assert (lower[1], upper[1]) == (1, 1)
+
+
+@given(st.lists(margins, min_size=1, max_size=8), betas)
+def test_the_loss_collapse_is_the_mean_barrier(summed: list[float], beta: float) -> None:
+    expected = sum(max(0.0, -beta * m) + math.log1p(math.exp(-abs(beta * m))) for m in summed) / len(summed)
+    assert goodness.loss_collapse(summed, beta) == pytest.approx(expected, rel=1e-9, abs=1e-12)
+    with pytest.raises(ValueError, match="there are none"):
+        goodness.loss_collapse([], beta)
+
+
+def test_depth_saturation_is_relative_to_all_blocks() -> None:
+    assert goodness.depth_saturation([0.45, 0.99, 0.9]) == pytest.approx([0.5, 1.1, 1.0])
+    assert goodness.depth_saturation([0.5, 0.0]) == [1.0, 1.0]
+
+
 @given(st.lists(st.tuples(margins, margins, st.floats(0, 1)), min_size=1, max_size=8), betas)
 def test_the_free_riding_index_is_the_mean_of_what_is_lost(rows: list[tuple[float, float, float]], beta: float) -> None:
     m, past, gamma = (np.array(column) for column in zip(*rows))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+from typing import Any
 
 import pytest
 import torch
@@ -67,7 +68,7 @@ def test_chunks_under_a_tiny_cap_give_the_same_goodness(
     assert chunk_sizes(network, 1) == (2, CLASSES)
     largest = []
     scored = predict.block_goodness
-    monkeypatch.setattr(predict, "block_goodness", lambda n, x, b, k: largest.append(len(x)) or scored(n, x, b, k))
+    monkeypatch.setattr(predict, "block_goodness", lambda n, x, *more: largest.append(len(x)) or scored(n, x, *more))
     pieces = goodness_of(network, images, memory_mb=1, poll=lambda: polls.append(1))
     assert largest == [2, 2, 2, 2, 2, 1]
     assert len(polls) == 6
@@ -191,3 +192,24 @@ def test_the_stability_bound_holds_on_a_networks_own_predictions(network: Networ
     for t in (0.0, 0.01, 0.1, 1.0):
         disagreement, bound = stability(first, second, t)
         assert disagreement <= bound
+
+
+def test_compiled_chunks_are_all_of_one_size_and_give_the_same_goodness(
+    network: Network, images: Tensor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Compiled for real elsewhere; here the functions as they are, to see what they are called with."""
+    whole, sizes = goodness_of(network, images), []
+    scored = predict.block_goodness
+
+    def noted(n: Network, x: Tensor, *more: Any) -> Tensor:
+        sizes.append((len(x), more[-1]))
+        return scored(n, x, *more)
+
+    monkeypatch.setattr(predict, "block_goodness", noted)
+    monkeypatch.setattr(predict, "_compiled", lambda function: function)
+    monkeypatch.setattr(predict, "CHUNK", 4)
+    torch.testing.assert_close(goodness_of(network, images, compiled=True), whole, rtol=1e-5, atol=1e-5)
+    assert sizes == [(4, True)] * 3  # eleven images and one again
+    sizes.clear()
+    torch.testing.assert_close(goodness_of(network, images[:3], compiled=True), whole[:, :3], rtol=1e-5, atol=1e-5)
+    assert sizes == [(3, False)]

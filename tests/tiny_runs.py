@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -89,8 +90,24 @@ class FewDigits(Digits):
     held_out = 20
 
     def read(self, folder: Path) -> Raw:
-        raw = super().read(folder)
+        raw = all_digits()
         return dataclasses.replace(raw, train=_first(raw.train, 120), test=_first(raw.test, 40))
+
+
+class AHandfulOfDigits(Digits):
+    """Thirty to train on, fifteen to test."""
+
+    sizes = (30, 15)
+    held_out = 0
+
+    def read(self, folder: Path) -> Raw:
+        raw = all_digits()
+        return dataclasses.replace(raw, train=_first(raw.train, 30), test=_first(raw.test, 15))
+
+
+@functools.cache
+def all_digits() -> Raw:
+    return Digits().read(Path())
 
 
 def _first(split: Split, count: int) -> Split:
@@ -99,6 +116,7 @@ def _first(split: Split, count: int) -> Split:
 
 def register_blobs() -> None:
     datasets.register("few-digits")(FewDigits)
+    datasets.register("a-handful-of-digits")(AHandfulOfDigits)
     datasets.register("blobs")(Blobs)
     datasets.register("easy-blobs")(EasyBlobs)
     datasets.register("ten-blobs")(TenBlobs)
@@ -135,4 +153,6 @@ def what_a_run_leaves(path: str | Path) -> dict[str, Any]:
     for name in result["weights"]:  # the tensors: the order of a safetensors header's entries is not fixed
         tensors, facts = Checkpoints(path / "checkpoints").load_weights(name)
         weights[name] = [weights_sha256(tensors), facts]
-    return {"result": result, "metrics": lines, "predictions": predictions, "weights": weights}
+    health = path / "health.json"  # which a Stage 1 has
+    kept = read_json(health) if health.is_file() else None
+    return {"result": result, "metrics": lines, "predictions": predictions, "weights": weights, "health": kept}

@@ -13,6 +13,7 @@ from goodness.api import resume as resume
 from goodness.api import train as train
 from goodness.config import Config as Config
 from goodness.config import override as override
+from goodness.diagnostics.block_health import health_of_goodness as health_of_goodness
 from goodness.diagnostics.health import health as health
 from goodness.diagnostics.locality import audit_locality as audit_locality
 from goodness.errors import ConfigError as ConfigError
@@ -22,9 +23,12 @@ from goodness.errors import UserError as UserError
 from goodness.local.facts import Facts as Facts
 from goodness.local.facts import Past as Past
 from goodness.local.negatives import Mining as Mining
+from goodness.measures import attenuation_bounds as attenuation_bounds
 from goodness.measures import attenuation_ratio as attenuation_ratio
+from goodness.measures import depth_saturation as depth_saturation
 from goodness.measures import free_riding_index as free_riding_index
 from goodness.measures import gate as gate
+from goodness.measures import loss_collapse as loss_collapse
 from goodness.measures import residual_weights as residual_weights
 from goodness.model.block import GoodnessHead as GoodnessHead
 from goodness.model.network import Network as Network

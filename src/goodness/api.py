@@ -15,22 +15,25 @@ from goodness.config import Config, differences, override, to_dict
 from goodness.data import sources
 from goodness.data.augment import augment, recipes, uniforms_needed
 from goodness.data.images import ImageData
-from goodness.diagnostics.idle import idle_settings
 from goodness.errors import ConfigError, RunError, UserError
+from goodness.idle import idle_settings
+from goodness.model.hybrid import Hybrid
 from goodness.model.network import Network, build_stem, shapes_by_depth
 from goodness.model.readout import AttentiveReadout
-from goodness.model.stripped import StrippedNetwork, class_scores
-from goodness.predict import goodness_of, readout_scores
+from goodness.model.stripped import StrippedNetwork
+from goodness.predict import class_scores, feature_count, goodness_of, readout_scores
 from goodness.presets import preset
-from goodness.runs import READOUT, Run, frozen_backbone, load_config
+from goodness.runs import READOUT, Run, frozen_backbone, is_readout, load_config
 from goodness.training.backprop import Backprop, build_stripped
 from goodness.training.checkpoint import weights_sha256
-from goodness.training.durable import read_json, write_json
+from goodness.training.durable import read_json, readable_size, write_json
 from goodness.training.loop import Listener, Loop, accuracy_row
-from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment
+from goodness.training.optim import learning_window
+from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment, memory_of
 from goodness.training.signals import StopRequest
 from goodness.training.stage1 import Stage1, assess, build_network
 from goodness.training.stage2 import Stage2
+from goodness.training.step import Moment, Stepper
 
 SMALL = 500_000
 """Numbers in a step's tokens below which one thread is faster (demo: 49,152; half the time of two threads)."""
@@ -76,9 +79,10 @@ def train(
     images = load_data(config, data_dir)
     _refuse_what_cannot_be_built(config, images)
     path = Path(out) if out is not None else default_run_path(config.preset, config.data, config.seed)
+    stage = Backprop.stage if config.trainer == "backprop" else Stage1.stage
     with RunFolder.create(path) as folder:
         folder.backbone_path.unlink(missing_ok=True)  # of a readout that died before it was one
-        write_json(folder.config_path, to_dict(config))
+        write_json(folder.config_path, {"stage": stage, **to_dict(config)})
         if listen is not None:
             for idle in idle_settings(config, len(images.classes)):
                 listen({"event": "note", "text": str(idle)})
@@ -137,10 +141,14 @@ def readout(
             f"Stage 2 reads a finished Stage 1, and {run.path} is not: go on with goodness resume {run.path}"
         )
     if config.readout.epochs < 1:
-        raise ConfigError(f"readout.epochs is 0 in preset '{config.preset}', which has no Stage 2; give a number")
-    weights = config.readout.weights if config.readout.weights in run.result["weights"] else "last"
+        if run.config.readout.epochs >= 1 or "readout.epochs" in (changes or {}):
+            raise ConfigError("readout.epochs must be at least 1 to train a readout, got 0")
+        raise ConfigError("readout.epochs is 0 in this run's own settings; give a number: --readout.epochs 20")
+    has_wanted = config.readout.weights in run.result["weights"]
+    weights = config.readout.weights if has_wanted else "last"
     chosen = choose_device(device)
     network = run.network(weights, str(chosen))
+    _refuse_a_readout_too_large(config, network, chosen)
     _require_optional_packages(config)
     images = load_data(config, data_dir or _remembered_data_dir(run.path))
     _refuse_other_data(network, images)
@@ -149,7 +157,10 @@ def readout(
         inside = out is None
         about = {"run": ".." if inside else str(run.path.resolve()), "weights": weights}
         write_json(folder.backbone_path, {**about, "weights_sha256": weights_sha256(network.state_dict())})
-        write_json(folder.config_path, to_dict(config))
+        write_json(folder.config_path, {"stage": Stage2.stage, **to_dict(config)})
+        if listen is not None and not has_wanted:
+            why = "the run had no validation split to choose them on, so the last are frozen"
+            listen({"event": "note", "text": f"readout.weights ({config.readout.weights}) has no effect: {why}"})
         return _go(folder, config, images, chosen, data_dir or _remembered_data_dir(run.path), listen)
 
 
@@ -256,14 +267,20 @@ def prepared(device: torch.device, deterministic: bool, threads: int | None = No
 
     cuDNN's attention is switched off: its backward has given NaN at 64 tokens. Under `deterministic` only the
     plain one is left, since the others' backward adds up in any order.
+
+    Numbers below 1e-38 count as zero where one thread computes: a loss that has vanished leaves such moments, on which
+    a CPU is five times slower. With more threads the switch reaches the calling one alone, and bits would depend on
+    when the others began.
     """
     is_cuda = device.type == "cuda"
     switches = torch.backends.cuda
     attention = (switches.cudnn_sdp_enabled(), switches.flash_sdp_enabled(), switches.mem_efficient_sdp_enabled())
     before = torch.are_deterministic_algorithms_enabled(), torch.backends.cudnn.benchmark
     precision, threads_before = torch.get_float32_matmul_precision(), torch.get_num_threads()
+    flushed = float(torch.tensor([1e-38]) * 0.25) == 0  # torch has no other way to ask
     try:
         torch.set_num_threads(threads or threads_before)
+        torch.set_flush_denormal(flushed or (device.type == "cpu" and torch.get_num_threads() == 1))
         with torch.random.fork_rng(devices=[device] if is_cuda else []):
             if deterministic:
                 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
@@ -278,6 +295,7 @@ def prepared(device: torch.device, deterministic: bool, threads: int | None = No
         torch.backends.cudnn.benchmark = before[1]
         torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(threads_before)
+        torch.set_flush_denormal(flushed)
         if is_cuda:
             _allow_attention(*attention)
 
@@ -291,16 +309,23 @@ def _allow_attention(cudnn: bool, flash: bool, efficient: bool) -> None:
 def _refuse_what_cannot_be_built(config: Config, data: ImageData) -> None:
     """Try the network on two blank images, and import what is optional: mistakes come before a folder is made."""
     pixels, recipe = torch.zeros(2, *data.shape, dtype=torch.uint8), recipes[config.augment]
+    _refuse_attention_to_pixels(config, data)
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
             views = augment(pixels, torch.zeros(2, uniforms_needed(recipe)), recipe, data.flips)
             if config.trainer == "backprop":
+                network = None
                 build_stripped(config, data)(views)
             else:
-                _try(build_network(config, data), views)
+                network = build_network(config, data)
+                _try(network, views)
     except (ValueError, RuntimeError, OverflowError) as trouble:
         size = "x".join(map(str, data.shape))
         raise ConfigError(f"this network cannot take images of {size} ({data.name}): {trouble}") from trouble
+    if network is not None:
+        config.negatives.check_classes(len(data.classes))
+        _refuse_blocks_without_a_turn(config, data)
+        _try_the_objective(network, config, views)
     _require_optional_packages(config)
 
 
@@ -311,6 +336,59 @@ def _try(network: Network, images: torch.Tensor) -> None:
         tokens = network.hand_on(network.block(depth)(tokens, labels).tokens)
 
 
+def _try_the_objective(network: Network, config: Config, images: torch.Tensor) -> None:
+    """Every block's loss once, with its graph: a block that no term gives anything to learn from is refused there."""
+    stepper = Stepper(network, override(config, {"step.compile": "off"}))
+    moment = Moment(epoch=0, step=0, total_step=0, total_steps=1, progress=0.0)
+    with torch.random.fork_rng(devices=[]):
+        situation = stepper.first(images.expand(3, *images.shape), torch.zeros(len(images), dtype=torch.int64), moment)
+        for depth in range(len(network.blocks)):
+            judged = stepper.loss(situation)
+            if depth + 1 < len(network.blocks):
+                situation = stepper.next(situation, judged, moment)
+
+
+def _refuse_attention_to_pixels(config: Config, data: ImageData) -> None:
+    block, channels = config.model.block, data.shape[0]
+    if config.model.stem.kind == "pixels" and isinstance(block, Hybrid) and channels % (4 * block.heads):
+        raise ConfigError(
+            f"model.stem.kind pixels makes a token of {channels} numbers of every pixel of {data.name}, whatever "
+            f"model.width is, and the attention of a hybrid block needs a multiple of {4 * block.heads} (four times "
+            "model.block.heads): take --model.stem.kind conv, or --model.block conv-stages"
+        )
+
+
+def _refuse_blocks_without_a_turn(config: Config, data: ImageData) -> None:
+    """Under `optim.freeze` every block has a share of the steps; with fewer steps than blocks some have none."""
+    steps = config.epochs * (len(data.train) // min(config.batch, len(data.train)))
+    blocks, freeze = config.model.blocks, config.optim.freeze
+    windows = [learning_window(depth, blocks, steps, freeze) for depth in range(blocks)]
+    idle = [str(depth) for depth, (begin, end) in enumerate(windows) if begin >= end]
+    if idle:
+        raise ConfigError(
+            f"optim.freeze {freeze} divides {steps} steps among {blocks} blocks, and block {', '.join(idle)} would "
+            "never learn: train for more --epochs, with a smaller --batch, or with fewer --model.blocks"
+        )
+
+
+def _refuse_a_readout_too_large(config: Config, network: Network, device: torch.device) -> None:
+    """Weights, gradients and AdamW's two moments must at least fit; told before a folder is made."""
+    wanted = config.readout
+    advice = "take a smaller --readout.width (1536 is the paper's diagram, 320 makes one million parameters)"
+    try:
+        with torch.device("meta"):
+            head = AttentiveReadout(feature_count(network), wanted.width, wanted.heads)
+    except (RuntimeError, OverflowError) as trouble:
+        raise ConfigError(f"readout.width {wanted.width} cannot be built ({trouble}); {advice}") from trouble
+    numbers = sum(parameter.numel() for parameter in head.parameters())
+    needed, there = 4 * 4 * numbers, memory_of(device)
+    if there is not None and needed > there:
+        raise ConfigError(
+            f"readout.width {wanted.width} makes {numbers:,} parameters, which take {readable_size(needed)} to train, "
+            f"and {device} has {readable_size(there)}; {advice}"
+        )
+
+
 def _require_optional_packages(config: Config) -> None:
     if config.keep.tensorboard:
         from goodness.report.tensorboard import summary_writer
@@ -318,7 +396,7 @@ def _require_optional_packages(config: Config) -> None:
         summary_writer()
 
 
-def _suitable_threads(config: Config, data: ImageData) -> int:
+def suitable_threads(config: Config, data: ImageData) -> int:
     """One where tensors are so small that threads wait for each other more than they work; else what torch has."""
     with torch.device("meta"):
         _, width, grid = build_stem(config.model, data.shape)
@@ -337,8 +415,8 @@ def _go(
     dtype, reason = choose_dtype(device)
     if config.deterministic and device.type == "cuda":
         reason += "; deterministic kernels"
-    is_small = device.type == "cpu" and not folder.backbone_path.is_file()  # a readout has all hypotheses at once
-    threads = _suitable_threads(config, data) if is_small else None
+    is_small = device.type == "cpu" and not is_readout(folder.path)  # a readout has all hypotheses at once
+    threads = suitable_threads(config, data) if is_small else None
     settings = prepared(device, config.deterministic, threads)
     with settings, StopRequest() as stop, contextlib.ExitStack() as sinks:
         facts = environment(device, dtype, reason)
@@ -357,7 +435,7 @@ def _go(
 
 def _stage(folder: RunFolder, config: Config, data: ImageData, **how: Any) -> Loop:
     """What a run's folder and configuration ask for."""
-    if folder.backbone_path.is_file():
+    if is_readout(folder.path):
         network = frozen_backbone(Run(folder.path), how["device"])
         _refuse_other_data(network, data)
         return Stage2(config, data, folder, network=network, **how)

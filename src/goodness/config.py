@@ -27,7 +27,7 @@ from goodness.parts import BlockPart, GoodnessPart, LabelPart, NegativesPart, Pa
 
 C = TypeVar("C")
 
-FORMAT = 2
+FORMAT = 3
 """Of config.json. Goes up when a field is added; its default must then mean what older runs did."""
 
 
@@ -128,6 +128,8 @@ class Step:
     """Whether the next block sees tokens from before or after this block's update (the latter: sequential alone)."""
     compile: Literal["auto", "on", "off"] = "auto"
     """Compile the blocks; auto does so on a GPU."""
+    replay: Literal["auto", "on", "off"] = "auto"
+    """Record a step once and replay it, without Python's part of it; auto does so on a CUDA device."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,8 +146,9 @@ class Keep:
     """Which weights the headline reports: best on validation (last where there is no validation split), or last."""
     tensorboard: bool = False
     """Write the metrics for TensorBoard too."""
-    memory_mb: int = 1024
-    """Cap on what a batch of label hypotheses may take, in evaluation and in Stage 2."""
+    memory_mb: int | None = None
+    """Cap on what a batch of label hypotheses may take, in evaluation and in Stage 2; None is 1024, and on a GPU an
+    eighth of its memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -212,7 +215,7 @@ class Config:
             "keep.evaluate_every": (self.keep.evaluate_every, 1),
             "keep.checkpoint_seconds": (self.keep.checkpoint_seconds, 0),
             "keep.checkpoint_steps": (self.keep.checkpoint_steps, 0),
-            "keep.memory_mb": (self.keep.memory_mb, 1),
+            "keep.memory_mb": (1 if self.keep.memory_mb is None else self.keep.memory_mb, 1),
             "readout.epochs": (self.readout.epochs, 0),
             "readout.batch": (self.readout.batch, 1),
             "readout.width": (self.readout.width, 1),
@@ -365,7 +368,8 @@ def from_dict(data: Any) -> Config:
     written = data.get("format")
     if not isinstance(written, int) or not 1 <= written <= FORMAT:
         raise ConfigError(f"the configuration has format {written!r}; this version reads 1 to {FORMAT}")
-    return _read({k: v for k, v in data.items() if k != "format"}, Config, "", may_lack=written < FORMAT)
+    of_file = ("format", "stage")  # of config.json itself, not of what is configured
+    return _read({k: v for k, v in data.items() if k not in of_file}, Config, "", may_lack=written < FORMAT)
 
 
 def differences(config: Any, base: Any) -> dict[str, tuple[Any, Any]]:

@@ -1,4 +1,5 @@
-"""The paper's measures as plain functions of numbers: attenuation, free-riding, residual weights, the gate.
+"""The paper's measures as plain functions of numbers: attenuation and its bounds, free-riding, loss collapse, depth
+saturation, residual weights, the gate.
 
 They take numpy arrays, torch tensors, lists or numbers, and broadcast. A tensor among the arguments gives a tensor (its
 dtype, its device, its gradient); numbers alone give a float; anything else gives a numpy array in float64. The work is
@@ -48,6 +49,34 @@ def free_riding_index(m: Numbers, P: Numbers, gamma: Numbers, beta: float) -> fl
     if ratio.numel() == 0:
         raise ValueError("the free-riding index is a mean over examples, and there are none")
     return float((1 - ratio.clamp(max=1)).mean())
+
+
+def attenuation_bounds(P: Numbers, gamma: Numbers, beta: float) -> tuple[Any, Any]:
+    """exp(-beta gamma P) and min(1, 2 exp(-beta gamma P)), between which R lies where m >= 0 and P >= 0 (Theorem 1)."""
+    values = _Values(P=P, gamma=gamma)
+    past, weight = values.tensors
+    lower, upper = barrier.envelope(weight * past, _positive("beta", beta))
+    return values.back(lower), values.back(upper)
+
+
+def loss_collapse(M: Numbers, beta: float) -> float:
+    """LC(d) = mean over examples of l_beta(M), M = m^(0) + .. + m^(d) the inference margin (Eq. diagnostics).
+
+    Small together with a small separation of block d alone: the block rides for free.
+    """
+    (margin,) = _Values(M=M).tensors
+    if margin.numel() == 0:
+        raise ValueError("the loss collapse is a mean over examples, and there are none")
+    return float(barrier.barrier(margin, _positive("beta", beta)).mean())
+
+
+def depth_saturation(accuracies: Sequence[float]) -> list[float]:
+    """DS(d) = accuracy of blocks 0..d over the accuracy of all blocks (Eq. diagnostics); all one where that is zero.
+
+    >>> depth_saturation([0.4, 0.6, 0.8])[0]
+    0.5
+    """
+    return [accuracy / accuracies[-1] if accuracies[-1] > 0 else 1.0 for accuracy in accuracies]
 
 
 def residual_weights(P: Numbers, beta: float, w_min: float, w_max: float) -> Any:

@@ -6,9 +6,9 @@ A part is a frozen, keyword-only dataclass: its fields are its settings, and it 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from goodness.errors import ConfigError
 from goodness.registry import Registry
@@ -24,6 +24,26 @@ if TYPE_CHECKING:
 Kind = TypeVar("Kind", bound=type)
 
 
+class Fact(NamedTuple):
+    """That a setting, or a part as a whole, does nothing (or `what` else), whatever its value.
+
+    At its default it misleads nobody: it is told where someone has set it, unless `always`.
+    """
+
+    field: str
+    why: str
+    what: str = "has no effect"
+    always: bool = False
+
+
+MULTIPLIES_NOTHING = ("multiplies nothing", True)
+"""How a weight that is not 0 is told of, and that it always is."""
+
+LOOKED_AT = frozenset({"history", "beta", "blend", "negatives"})
+"""All that a term may look at: the earlier blocks by the rule's weight, the barrier's beta, the wrong labels and images
+as eta blends them, and negatives beside that blend."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Part:
     """What all parts share: the name they are registered under."""
@@ -33,11 +53,11 @@ class Part:
     def check(self) -> None:
         """Raise ConfigError when a setting is out of range; called once, before any work is done."""
 
-    def idle(self, config: Config) -> list[tuple[str, str]]:
+    def idle(self, config: Config) -> Sequence[tuple[str, str] | Fact]:
         """The part's own settings that do nothing in this configuration, each with the reason; whatever their value.
 
         `("rho", "there is one block")`. Told before a run starts, where a setting is not at its default (a term's
-        weight: where it is not 0).
+        weight: where it is not 0). A `Fact` can say more; the field "" is the part as a whole.
         """
         return []
 
@@ -50,10 +70,17 @@ class Rule(Part):
         """The weight `[batch]` of the earlier blocks' evidence, from what they gave (detached)."""
         raise NotImplementedError
 
+    def only_weight(self, config: Config) -> float | None:
+        """The weight that every example has in every block with a history, all the time; None where it varies."""
+        return None
+
 
 @dataclass(frozen=True, kw_only=True)
 class Term(Part):
     """One summand of a block's loss: a function of that block's facts."""
+
+    joins_backprop: ClassVar[bool] = False
+    """Whether the backpropagation control adds the term to its cross-entropy (a router's losses)."""
 
     weight: float = 1.0
     """What the term is multiplied by."""
@@ -61,9 +88,17 @@ class Term(Part):
     def check_model(self, model: Any) -> None:
         """Raise ConfigError when the term has nothing to look at in this model (a `goodness.config.Model`)."""
 
-    def coefficient(self, depth: int, blocks: int) -> float:
-        """The factor at this depth; the weight, unless the term scales with depth."""
+    def coefficient(self, depth: int, blocks: int, progress: float | Tensor = 0.0) -> float | Tensor:
+        """The factor at this depth and share of the epochs; the weight, unless the term scales with one of them.
+
+        A term whose coefficient is 0 at the start is not there at all. `progress` is a tensor in a step: a compiled
+        graph need not be made anew as it moves.
+        """
         return self.weight
+
+    def looks_at(self, config: Config) -> frozenset[str]:
+        """Which of `LOOKED_AT` the term's value depends on, so that settings which nothing looks at can be told."""
+        return LOOKED_AT
 
     @property
     def wants_neutral(self) -> bool:
@@ -99,14 +134,37 @@ class NegativesPart(Part):
         if self.count < 1:
             raise ConfigError(f"negatives.count must be at least 1, got {self.count}")
 
+    def signature(self, progress: float) -> Hashable:
+        """Whatever of the progress shapes the choice: as long as it stays the same, a recorded step can be replayed."""
+        return progress
+
+    def idle(self, config: Config) -> Sequence[tuple[str, str] | Fact]:
+        return [("once", "there is one block to choose for")] if config.model.blocks == 1 else []
+
+    def check_classes(self, classes: int) -> None:
+        """Raise ConfigError where more distinct wrong labels are asked for than there are; before a run starts."""
+        within_wrong_labels("count", self.count, classes)
+
     def choose(self, mining: Mining) -> Tensor:
         """Wrong labels `[count * batch]`, stream after stream: rows j * batch .. (j + 1) * batch are stream j's."""
         raise NotImplementedError
 
 
+def within_wrong_labels(name: str, value: int, classes: int) -> None:
+    """Refuse a setting of the negatives that is above the number of wrong labels."""
+    if value > classes - 1:
+        raise ConfigError(
+            f"negatives.{name} {value} asks for more wrong labels than there are: {classes} classes have "
+            f"{classes - 1}; give at most --negatives.{name} {classes - 1}"
+        )
+
+
 @dataclass(frozen=True, kw_only=True)
 class BlockPart(Part):
     """What turns tokens `[batch, tokens, width]` into tokens, of the same shape unless `output_shape` says other."""
+
+    ends_in_relu: ClassVar[bool] = False
+    """Whether the tokens it gives have been through a ReLU, so that another changes nothing."""
 
     def at(self, depth: int) -> BlockPart:
         """The part that builds the block at this depth; itself, unless blocks differ."""
@@ -132,6 +190,10 @@ class GoodnessPart(Part):
     def build(self, width: int, classes: int) -> GoodnessHead:
         """The module that does it; see `goodness.GoodnessHead` for what it takes and gives."""
         raise NotImplementedError
+
+    def why_zero(self, aspect: str, config: Config) -> str:
+        """Why an aspect that is not active in any block is zero there."""
+        return f"{aspect} is always zero"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from itertools import pairwise
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from goodness.model.block import BlockOutput
+from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
+from goodness.model.stripped import StrippedNetwork
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+CHUNK = 512
+"""Images at once, at most, where the blocks are compiled for one size."""
 
 
 def bytes_per_image(network: Network) -> tuple[int, int]:
@@ -25,20 +33,27 @@ def bytes_per_image(network: Network) -> tuple[int, int]:
     return stem, max(widest)
 
 
-def chunk_sizes(network: Network, memory_mb: int, kept: int = 0) -> tuple[int, int]:
+def memory_cap(memory_mb: int | None, device: torch.device) -> int:
+    """The cap in bytes: as given, or else 1 GiB, and an eighth of a GPU's memory."""
+    if memory_mb is None and device.type == "cuda":
+        return torch.cuda.get_device_properties(device).total_memory // 8
+    return (memory_mb or 1024) * 2**20
+
+
+def chunk_sizes(network: Network, memory_mb: int | None, kept: int = 0) -> tuple[int, int]:
     """How many images, and how many label hypotheses of each, may be scored at once under the cap.
 
     `kept` are the bytes per image that stay while its hypotheses are gone through.
     """
     stem, hypothesis = bytes_per_image(network)
-    cap = memory_mb * 2**20
+    cap = memory_cap(memory_mb, network.mean.device)
     images = cap // max(1, stem + kept + network.classes * hypothesis)
     if images >= 1:
         return images, network.classes
     return 1, max(1, min(network.classes, (cap - stem - kept) // hypothesis))
 
 
-def readout_chunk_sizes(network: Network, memory_mb: int) -> tuple[int, int]:
+def readout_chunk_sizes(network: Network, memory_mb: int | None) -> tuple[int, int]:
     """As `chunk_sizes`, with room for the features: the readout compares all hypotheses of an image, so all are kept.
 
     What the readout itself holds is not counted: at the paper's sizes far less than the blocks, which are done by then.
@@ -53,28 +68,61 @@ def feature_count(network: Network) -> int:
 
 @torch.no_grad()
 def block_goodness(
-    network: Network, images: Tensor, blocks: int | None = None, labels_at_once: int | None = None
+    network: Network,
+    images: Tensor,
+    blocks: int | None = None,
+    labels_at_once: int | None = None,
+    compiled: bool = False,
 ) -> Tensor:
     """Goodness `[blocks, batch, classes]` of images in [0, 1]; every hypothesis keeps its label through all blocks."""
-    start = network.tokens(images)
+    start = _tokens(network, images, compiled)
     columns = []
     for labels in torch.arange(network.classes, device=images.device).split(labels_at_once or network.classes):
-        goodness = [output.goodness for output in _outputs(network, start, labels, blocks)]
+        goodness = [output.goodness for output in _outputs(network, start, labels, blocks, compiled)]
         columns.append(torch.stack(goodness).reshape(len(goodness), len(images), len(labels)))
     return torch.cat(columns, dim=-1)
 
 
-def _outputs(network: Network, start: Tensor, labels: Tensor, blocks: int | None = None) -> Iterator[BlockOutput]:
+def _tokens(network: Network, images: Tensor, compiled: bool) -> Tensor:
+    return (_compiled(Network.tokens) if compiled else Network.tokens)(network, images)
+
+
+def _outputs(
+    network: Network, start: Tensor, labels: Tensor, blocks: int | None = None, compiled: bool = False
+) -> Iterator[BlockOutput]:
     """What the blocks give, one after the other, for every image's tokens under each of these labels.
 
-    Rows are `[batch * labels]`, labels fastest; a hypothesis keeps its label through all blocks.
+    Rows are `[batch * labels]`, labels fastest; a hypothesis keeps its label through all blocks. Its tokens are its
+    image's until the first block has taken them in, where compiled; a copy of them is never made.
     """
-    tokens = start.repeat_interleave(len(labels), dim=0)
-    hypotheses = labels.repeat(len(start))
-    for depth in range(_used(network, blocks)):
-        output = network.block(depth)(tokens, hypotheses)
+    hypotheses, used = labels.repeat(len(start)), _used(network, blocks)
+    first, later = (_compiled(first_block), _compiled(later_block)) if compiled else (first_block, later_block)
+    tokens = start
+    for depth in range(used):
+        step = first if depth == 0 else later
+        output, tokens = step(network, network.block(depth), tokens, hypotheses, depth + 1 < used)
         yield output
-        tokens = network.hand_on(output.tokens)
+
+
+def first_block(
+    network: Network, block: FFBlock, start: Tensor, hypotheses: Tensor, goes_on: bool
+) -> tuple[BlockOutput, Tensor]:
+    """A block on every image's tokens under as many hypotheses each as there are rows for."""
+    tokens = start.repeat_interleave(len(hypotheses) // max(1, len(start)), dim=0)
+    return later_block(network, block, tokens, hypotheses, goes_on)
+
+
+def later_block(
+    network: Network, block: FFBlock, tokens: Tensor, hypotheses: Tensor, goes_on: bool
+) -> tuple[BlockOutput, Tensor]:
+    """A block's output and, if there is a next one, what it receives."""
+    output = block(tokens, hypotheses)
+    return output, network.hand_on(output.tokens) if goes_on else output.tokens
+
+
+@functools.cache
+def _compiled(function: F) -> F:
+    return torch.compile(function, dynamic=False)  # type: ignore[return-value]
 
 
 @torch.no_grad()
@@ -94,20 +142,30 @@ def block_goodness_by_label(network: Network, images: Tensor, blocks: int | None
 
 
 @torch.no_grad()
-def hypothesis_features(network: Network, images: Tensor, labels_at_once: int | None = None) -> Tensor:
+def hypothesis_features(
+    network: Network, images: Tensor, labels_at_once: int | None = None, compiled: bool = False
+) -> Tensor:
     """Features `[batch, classes, feature_count]` of images in [0, 1]: what the readout sees of every hypothesis.
 
     First the aspects of every block, then the pooled features of every block, both from the shallowest on.
     """
-    start = network.tokens(images)
+    return _readings(network, images, labels_at_once, lambda output: (output.aspects, output.pooled), compiled)
+
+
+def _readings(
+    network: Network,
+    images: Tensor,
+    labels_at_once: int | None,
+    read: Callable[[BlockOutput], tuple[Tensor, Tensor]],
+    compiled: bool = False,
+) -> Tensor:
+    """Two readings of every block's output, `[batch, classes, all of the first, all of the second]`, block by block."""
+    start = _tokens(network, images, compiled)
     columns = []
     for labels in torch.arange(network.classes, device=images.device).split(labels_at_once or network.classes):
-        aspects, pooled = [], []
-        for output in _outputs(network, start, labels):
-            aspects.append(output.aspects)
-            pooled.append(output.pooled)
-        features = torch.cat([*aspects, *pooled], dim=-1)
-        columns.append(features.reshape(len(images), len(labels), features.shape[-1]))
+        first, second = zip(*(read(output) for output in _outputs(network, start, labels, compiled=compiled)))
+        found = torch.cat([*first, *second], dim=-1)
+        columns.append(found.reshape(len(images), len(labels), found.shape[-1]))
     return torch.cat(columns, dim=1)
 
 
@@ -134,20 +192,27 @@ def goodness_of(
     *,
     tta: bool = False,
     blocks: int | None = None,
-    memory_mb: int = 1024,
+    memory_mb: int | None = None,
     dtype: torch.dtype = torch.float32,
     poll: Callable[[], None] = lambda: None,
+    compiled: bool = False,
 ) -> Tensor:
     """Goodness `[blocks, n, classes]` float32 of uint8 images `[n, C, H, W]`, in chunks under the memory cap.
 
-    `tta` averages each image's goodness with its mirror image's. `poll` is called between chunks.
+    `tta` averages each image's goodness with its mirror image's. `poll` is called between chunks. `compiled` pays
+    where many images are scored, or the same number again and again: the blocks are compiled for one size of chunk.
     """
     rows, labels = chunk_sizes(network, memory_mb)
+    n = len(images)
+    compiled = compiled and n >= min(rows, CHUNK) and network.classes % labels == 0
+    if compiled:
+        rows = min(rows, CHUNK)
+        images = torch.cat([images, images[-1:].expand(-n % rows, *images.shape[1:])])
 
     def score(view: Tensor) -> Tensor:
-        return block_goodness(network, view, blocks, labels)
+        return block_goodness(network, view, blocks, labels, compiled)
 
-    return torch.cat(list(_scored(score, _views(images, rows, tta), network.mean.device, dtype, poll)), dim=1)
+    return torch.cat(list(_scored(score, _views(images, rows, tta), network.mean.device, dtype, poll)), dim=1)[:, :n]
 
 
 @torch.no_grad()
@@ -156,16 +221,7 @@ def block_readings(network: Network, images: Tensor, labels_at_once: int | None 
 
     First the goodness of every block, then the aspects of every block, both from the shallowest on.
     """
-    start = network.tokens(images)
-    columns = []
-    for labels in torch.arange(network.classes, device=images.device).split(labels_at_once or network.classes):
-        goodness, aspects = [], []
-        for output in _outputs(network, start, labels):
-            goodness.append(output.goodness.unsqueeze(-1))
-            aspects.append(output.aspects)
-        readings = torch.cat([*goodness, *aspects], dim=-1)
-        columns.append(readings.reshape(len(images), len(labels), readings.shape[-1]))
-    return torch.cat(columns, dim=1)
+    return _readings(network, images, labels_at_once, lambda output: (output.goodness.unsqueeze(-1), output.aspects))
 
 
 def goodness_and_aspects_of(
@@ -173,7 +229,7 @@ def goodness_and_aspects_of(
     images: Tensor,
     *,
     tta: bool = False,
-    memory_mb: int = 1024,
+    memory_mb: int | None = None,
     dtype: torch.dtype = torch.float32,
     poll: Callable[[], None] = lambda: None,
 ) -> tuple[Tensor, list[Tensor]]:
@@ -197,7 +253,7 @@ def readout_scores(
     images: Tensor,
     *,
     tta: bool = False,
-    memory_mb: int = 1024,
+    memory_mb: int | None = None,
     dtype: torch.dtype = torch.float32,
     poll: Callable[[], None] = lambda: None,
 ) -> Tensor:
@@ -211,6 +267,27 @@ def readout_scores(
         return readout(hypothesis_features(network, view, labels))
 
     return torch.cat(list(_scored(score, _views(images, rows, tta), network.mean.device, dtype, poll)))
+
+
+@torch.no_grad()
+def class_scores(
+    network: StrippedNetwork,
+    images: Tensor,
+    *,
+    tta: bool = False,
+    batch: int = 512,
+    dtype: torch.dtype = torch.float32,
+    poll: Callable[[], None] = lambda: None,
+) -> Tensor:
+    """Logits `[n, classes]` float32 of uint8 images `[n, C, H, W]` from the backpropagation control, on its device.
+
+    `tta` averages each image's logits with its mirror image's. `poll` is called between batches.
+    """
+
+    def score(view: Tensor) -> Tensor:
+        return network(view)[0]
+
+    return torch.cat(list(_scored(score, _views(images, batch, tta), network.mean.device, dtype, poll)))
 
 
 def _scored(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,9 +17,9 @@ from goodness.config import Config, from_dict
 from goodness.errors import ConfigError, RunError, UserError
 from goodness.model.network import Network
 from goodness.model.readout import AttentiveReadout
-from goodness.model.stripped import StrippedNetwork, class_scores
+from goodness.model.stripped import StrippedNetwork
 from goodness.parts import REGISTRIES
-from goodness.predict import goodness_of, readout_scores, scores_of
+from goodness.predict import class_scores, goodness_of, readout_scores, scores_of
 from goodness.training.checkpoint import weights_sha256
 from goodness.training.durable import read_json, read_lines
 from goodness.training.run import RunFolder, choose_device
@@ -39,7 +41,7 @@ class Run:
     @property
     def stage(self) -> str:
         """s1, s2 for a readout, bp for a backpropagation control."""
-        if RunFolder(self.path, None).backbone_path.is_file():
+        if is_readout(self.path):
             return "s2"
         return "bp" if self.config.trainer == "backprop" else "s1"
 
@@ -52,9 +54,18 @@ class Run:
         """What result.json says; an error while the run is not finished."""
         if not self.is_finished:
             raise UserError(f"{self.path} is not finished; go on with: goodness resume {self.path}")
-        result = read_json(self.path / "result.json")
+        path = self.path / "result.json"
+        try:
+            result = read_json(path)
+        except RunError as trouble:
+            raise _not_a_result(path) from trouble
         if not isinstance(result, dict) or not {"reported", "weights", "health", "accuracy"} <= result.keys():
-            raise RunError(f"{self.path / 'result.json'} is not what a run writes; remove it and resume the run")
+            raise _not_a_result(path)
+        reported, kinds = result["reported"], {"reported": dict, "weights": dict, "health": dict, "accuracy": list}
+        if not all(isinstance(result[name], kind) for name, kind in kinds.items()):
+            raise _not_a_result(path)
+        if "accuracy" not in reported or reported.get("weights") not in list(result["weights"]):
+            raise _not_a_result(path)
         return result
 
     @property
@@ -72,16 +83,23 @@ class Run:
         """Its Stage 2, where one was trained in the usual place."""
         folder = RunFolder(self.path / READOUT, None)
         is_run = folder.config_path.is_file()  # a readout killed at birth has none, and begins anew
-        return Run(folder.path) if is_run and folder.backbone_path.is_file() else None
+        return Run(folder.path) if is_run and is_readout(folder.path) else None
 
     @property
     def backbone(self) -> Run:
         """The run whose weights a readout reads."""
-        place = read_json(RunFolder(self.path, None).backbone_path)["run"]
-        found = Run((self.path / place).resolve())
-        if not (found.path / "config.json").is_file():
-            raise UserError(f"the readout {self.path} reads the run {found.path}, which is not there")
-        return found
+        place = self.path / about_backbone(self.path)["run"]
+        # The folder above a link: where the link leads to first, and else where it lies.
+        sought = list(dict.fromkeys([place.resolve(), Path(os.path.abspath(place))]))
+        for path in sought:
+            if (path / "config.json").is_file():
+                return Run(path)
+        here = shlex.quote(str(self.path))
+        raise UserError(
+            f"the readout {self.path} reads the run {' or '.join(map(str, sought))}, which is not there. If the run "
+            f'was moved, write its new place under "run" in {RunFolder(self.path, None).backbone_path}; if it is gone, '
+            f"the readout is of no use any more: rm -r {here}"
+        )
 
     def network(self, weights: str | None = None, device: str = "cpu") -> Network:
         """The trained network, ready to predict; the reported weights unless `best` or `last` is asked for.
@@ -115,7 +133,13 @@ class Run:
 
     def _weights(self, weights: str | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
         name: str = weights or self.result["reported"]["weights"]
-        return RunFolder.open(self.path, for_writing=False).checkpoints.load_weights(name)
+        tensors, meta = RunFolder.open(self.path, for_writing=False).checkpoints.load_weights(name)
+        if meta.get("stage", self.stage) != self.stage:  # older runs do not say
+            raise RunError(
+                f"the '{name}' weights in {self.path} are of stage {meta['stage']} and its config.json is of stage "
+                f"{self.stage}: files of two runs are mixed there; restore them from a copy"
+            )
+        return tensors, meta
 
     def _fill(self, module: nn.Module, tensors: dict[str, Tensor], meta: dict[str, Any], device: str) -> nn.Module:
         try:
@@ -149,7 +173,7 @@ class Run:
 
 def frozen_backbone(readout: Run, device: torch.device) -> Network:
     """The network that a readout reads, the very one it was trained on."""
-    known = read_json(RunFolder(readout.path, None).backbone_path)
+    known = about_backbone(readout.path)
     network = readout.backbone.network(known["weights"], str(device))
     if weights_sha256(network.state_dict()) != known["weights_sha256"]:
         raise UserError(
@@ -157,6 +181,43 @@ def frozen_backbone(readout: Run, device: torch.device) -> Network:
             "trained on; train the readout again"
         )
     return network
+
+
+def is_readout(path: Path) -> bool:
+    """Whether the run in this folder is a Stage 2. Its config.json says so; older ones have a backbone.json at least,
+    or a result that says it."""
+    folder = RunFolder.open(path, for_writing=False)
+    written = None
+    with contextlib.suppress(RunError):  # a damaged one is told by whoever needs what it says
+        written = read_json(folder.config_path)
+    if isinstance(written, dict) and "stage" in written:
+        return written["stage"] == "s2"
+    if folder.backbone_path.is_file() or not folder.is_finished:
+        return folder.backbone_path.is_file()
+    return Run(path).result["reported"].get("stage") == "s2"
+
+
+def about_backbone(path: Path) -> dict[str, str]:
+    """What a readout's backbone.json says: the `run` it reads, which of its `weights`, and their `weights_sha256`."""
+    file = RunFolder(path, None).backbone_path
+    again = f"restore it from a copy, or remove the readout (rm -r {shlex.quote(str(path))}) and train it again"
+    if not file.is_file():
+        raise RunError(f"{path} is a readout that has lost its {file.name}, which names the run it reads; {again}")
+    try:
+        known = read_json(file)
+    except RunError as trouble:
+        raise RunError(f"{file} cannot be read as JSON; {again}") from trouble
+    keys = ("run", "weights", "weights_sha256")
+    if not isinstance(known, dict) or not all(isinstance(known.get(key), str) for key in keys):
+        raise RunError(f"{file} is not what a readout writes (an object with {', '.join(keys)}); {again}")
+    return known
+
+
+def _not_a_result(path: Path) -> RunError:
+    return RunError(
+        f"{path} is not what a run writes; remove it and resume the run: rm {shlex.quote(str(path))} && goodness "
+        f"resume {shlex.quote(str(path.parent))}"
+    )
 
 
 def load_config(path: str | os.PathLike[str]) -> Config:

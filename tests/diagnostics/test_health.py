@@ -19,19 +19,20 @@ import goodness
 from goodness.config import Config, Model, Stem
 from goodness.data.dataset import as_split
 from goodness.data.images import Split
-from goodness.diagnostics.health import (
+from goodness.diagnostics.block_health import (
     Aspects,
-    convergence,
     early_exit,
+    effective_share,
     evidence_by_block,
-    health,
     health_of_goodness,
     is_guessing,
     own_share,
 )
+from goodness.diagnostics.health import convergence, health
 from goodness.errors import RunError, UserError
 from goodness.local.collaboration import Constant, Gated, Progressive
 from goodness.local.negatives import Random, Teacher
+from goodness.local.terms import Current
 from goodness.model.block import GoodnessHead
 from goodness.model.hybrid import Hybrid
 from goodness.model.network import Network
@@ -68,6 +69,14 @@ def weight_by_hand(rule: Rule, g: list[Any], i: int, y: int, depth: int) -> floa
     return rule.gamma
 
 
+def effective_share_by_hand(past: list[float], beta: float, low: float = 0.1, high: float = 5.0) -> float:
+    """Of the paper's residual weights with bounds 0.1 and 5."""
+    a = [1 / (1 + math.exp(beta * one)) for one in past]
+    u = [min(max(one / (sum(a) / len(a)), low), high) for one in a]
+    w = [one / (sum(u) / len(u)) for one in u]
+    return 1 / (sum(one * one for one in w) / len(w))
+
+
 def health_by_loop(goodness: Tensor, labels: list[int], config: Config) -> dict[str, Any]:
     """Every number that does not come from `evaluation_measures`, example by example."""
     g, (blocks, n, classes) = goodness.tolist(), goodness.shape
@@ -75,7 +84,8 @@ def health_by_loop(goodness: Tensor, labels: list[int], config: Config) -> dict[
     drawn = uniforms(torch.device("cpu"), (n, k), config.seed, "health", "test").tolist()
     report: dict[str, Any] = {"blocks": [], "points": [], "weights": []}
     for d in range(blocks):
-        rights = evidence = worsts = lost = 0.0
+        rights = evidence = worsts = lost = rights_mined = mined_total = 0.0
+        pasts: list[float] = []
         shares, points, weights = [], [], []
         for i, y in enumerate(labels):
             wrong = [c for c in range(classes) if c != y]
@@ -94,10 +104,16 @@ def health_by_loop(goodness: Tensor, labels: list[int], config: Config) -> dict[
             worsts += worst
             lost += 1 - min(1.0, ratio)
             total = sum(max(0.0, one) for one in m)
+            rights_mined += m[d] > 0
+            mined_total += sum(m)
+            pasts.append(sum(m[:-1]))
             shares += [max(0.0, m[d]) / total] if total > 0 else []
             points.append([m[d], carried, ratio])
             weights.append(weight)
         block = {"sep_cur_rate": rights / n, "evidence": evidence / n, "g_worst": worsts / n, "free_riding": lost / n}
+        block |= {"sep_cur_mined_rate": rights_mined / n, "sep_mined": mined_total / n}
+        if d and config.objective:
+            block["residual_ess"] = effective_share_by_hand(pasts, config.beta)
         own = sum(shares) / len(shares) if shares else None
         report["blocks"].append(block | {"own": own, "inherited": None if own is None else 1 - own})
         report["points"].append(points)
@@ -125,7 +141,14 @@ def test_every_number_equals_the_loop(
     generator = torch.Generator().manual_seed(seed)
     values = torch.randn(blocks, n, classes, generator=generator, dtype=torch.float64)
     labels = torch.randint(classes, (n,), generator=generator)
-    config = Config(rule=rule, history=history, negatives=negatives, seed=seed, model=Model(blocks=blocks))
+    config = Config(
+        rule=rule,
+        history=history,
+        negatives=negatives,
+        seed=seed,
+        model=Model(blocks=blocks),
+        objective={"curr": Current()} if seed % 2 else {},
+    )
     found, expected = health_of_goodness(values, labels, config), health_by_loop(values, labels.tolist(), config)
     for mine, theirs in zip(found["blocks"], expected["blocks"]):
         for name, value in theirs.items():
@@ -190,6 +213,18 @@ def test_long_lists_are_thinned_evenly_and_keep_their_ends() -> None:
     assert len(points) == 300
     assert [points[0][0], points[-1][0]] == [4999, 0]
     assert len(found["early_exit"]) == 1
+
+
+def test_the_effective_share_counts_the_examples_that_matter() -> None:
+    assert effective_share(torch.full((8,), 3.0)) == pytest.approx(1)
+    assert effective_share(torch.tensor([1.0, 0.0, 0.0, 0.0])) == pytest.approx(1 / 4)
+
+
+@pytest.mark.parametrize("eta", [0.0, 0.5])
+def test_wrong_images_are_looked_at_where_the_run_trains_on_them(eta: float) -> None:
+    goodness_ = torch.randn(2, 12, 3, generator=torch.Generator().manual_seed(0))
+    found = health_of_goodness(goodness_, torch.arange(12) % 3, Config(eta=eta, model=Model(blocks=2)))
+    assert all(("sep_cur_ni" in block) == (eta > 0) for block in found["blocks"])
 
 
 def test_the_own_share_is_of_the_positive_margins() -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -16,6 +18,7 @@ from goodness.diagnostics.margins import (
     top_k_accuracy,
     training_measures,
     worst_margin,
+    wrong_image_measures,
 )
 from goodness.local.collaboration import Constant, Gated, Progressive, Ramp
 from goodness.local.facts import Facts, Past, Trio
@@ -49,7 +52,7 @@ def measures_by_loop(
     g, (blocks, n, classes) = goodness.tolist(), goodness.shape
     report = []
     for d in range(blocks):
-        sums = dict.fromkeys(MEASURES, 0.0)
+        sums, weights = dict.fromkeys(MEASURES, 0.0), []
         for i, y in enumerate(labels.tolist()):
             wrongs = [k for k in range(classes) if k != y]
             draws = [(y + 1 + min(int(u * (classes - 1)), classes - 2)) % classes for u in uniforms[i].tolist()]
@@ -74,8 +77,11 @@ def measures_by_loop(
             sums["g_pos"] += g[d][i][y]
             sums["g_neg"] += g[d][i][mined]
             sums["rule_weight"] += weight
+            weights.append(weight)
             sums["accuracy"] += total.index(max(total)) == y
-        report.append({name: value / n for name, value in sums.items()})
+        means = {name: value / n for name, value in sums.items()}
+        spread = {f"rule_weight_p{p}": float(np.quantile(weights, p / 100)) for p in (10, 90)}
+        report.append(means | spread)
     final = report[-1]["accuracy"]
     for one in report:
         one["saturation"] = one["accuracy"] / final if final else 1.0
@@ -102,6 +108,38 @@ def test_evaluation_measures_equal_the_loop(
     assert len(report) == blocks
     for mine, theirs in zip(report, expected):
         assert mine == pytest.approx(theirs, rel=1e-8, abs=1e-10)
+
+
+def wrong_images_by_loop(g: list[Any], labels: list[int], partner: list[int]) -> list[dict[str, float]]:
+    pairs = [(i, j) for i, j in enumerate(partner) if labels[i] != labels[j]]
+    report = []
+    for d in range(len(g)):
+        sums = dict.fromkeys(["g_ni", "sep_cur_ni", "sep_cur_ni_rate", "sep_ni", "sep_ni_rate"], 0.0)
+        for i, j in pairs:
+            y = labels[i]
+            total = sum(g[a][i][y] - g[a][j][y] for a in range(d + 1))
+            sums["g_ni"] += g[d][j][y]
+            sums["sep_cur_ni"] += g[d][i][y] - g[d][j][y]
+            sums["sep_cur_ni_rate"] += g[d][i][y] > g[d][j][y]
+            sums["sep_ni"] += total
+            sums["sep_ni_rate"] += total > 0
+        report.append({name: value / len(pairs) for name, value in sums.items()} if pairs else {})
+    return report
+
+
+@given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 8), st.integers(2, 4))
+def test_separation_from_wrong_images_equals_the_loop(seed: int, blocks: int, n: int, classes: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    goodness = torch.randn(blocks, n, classes, generator=generator, dtype=torch.float64)
+    labels = torch.randint(classes, (n,), generator=generator)
+    partner = torch.randperm(n, generator=generator)
+    expected = wrong_images_by_loop(goodness.tolist(), labels.tolist(), partner.tolist())
+    found = wrong_image_measures(goodness, labels, partner)
+    for mine, theirs in zip(found, expected, strict=True):
+        assert mine == pytest.approx(theirs, rel=1e-9, abs=1e-12)
+    alone = evaluation_measures(goodness, labels, torch.rand(n, 2), Constant(gamma=0.7), beta=BETA)
+    both = evaluation_measures(goodness, labels, torch.rand(n, 2), Constant(gamma=0.7), beta=BETA, partner=partner)
+    assert [set(one) - set(other) for one, other in zip(both, alone)] == [set(one) for one in found]
 
 
 def health(goodness: Tensor, gamma: float) -> list[dict[str, float]]:

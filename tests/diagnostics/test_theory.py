@@ -18,7 +18,6 @@ import goodness
 from goodness.config import Config, override
 from goodness.diagnostics import theory
 from goodness.diagnostics.theory import (
-    Example,
     check_example,
     check_floor,
     check_sandwich,
@@ -30,8 +29,8 @@ from goodness.diagnostics.theory import (
     measure_coverage,
     pair_goodness,
     theory_of_run,
-    theory_table_rows,
 )
+from goodness.diagnostics.theory_report import Example, TheoryReport, theory_table_rows
 from goodness.errors import RunError, UserError
 from goodness.local.barrier import attenuation
 from goodness.local.collaboration import Constant, Gated, Progressive, Ramp
@@ -203,7 +202,7 @@ def test_an_example_obeys_in_length_and_in_direction_and_with_a_detached_past() 
 # Broken on purpose
 
 
-def report_of(config: Config, examples: int = 4) -> theory.TheoryReport:
+def report_of(config: Config, examples: int = 4) -> TheoryReport:
     return check_theory(network_for(config), config, IMAGES, LABELS, examples=examples)
 
 

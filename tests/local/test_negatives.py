@@ -19,9 +19,11 @@ from goodness.local.negatives import (
     Teacher,
     draw,
     draw_distinct,
+    first_places,
     hardest,
     hardest_plainly,
     one_of_the_hardest,
+    room,
 )
 
 
@@ -284,3 +286,40 @@ def test_several_negatives_out_of_range_are_refused_by_name(part: Teacher | Onli
 @pytest.mark.parametrize("part", [Teacher(count=3), Online(among=3), Random(count=3)])
 def test_several_negatives_in_range_are_taken(part: Teacher | Online | Random) -> None:
     part.check()
+
+
+@pytest.mark.parametrize(("classes", "k"), [(10, 8), (10, 16), (3, 1), (2, 4), (200, 8)])
+def test_room_for_distinct_draws_is_enough_and_saves_work(classes: int, k: int) -> None:
+    batch, draws = 512, torch.Generator().manual_seed(0)
+    least = room(k, classes - 1, batch)
+    assert least <= batch * min(k, classes - 1)
+    for _ in range(20):
+        drawn = draw(torch.rand(batch, k, generator=draws), classes)
+        assert sum(len(set(row)) for row in drawn.tolist()) <= least
+    assert room(8, 9, 512) < 0.75 * 8 * 512
+
+
+@pytest.mark.parametrize("k", [3, 8, 16])
+def test_fixed_shapes_score_the_same_labels_in_fewer_places(k: int) -> None:
+    draws = torch.Generator().manual_seed(k)
+    labels, table = torch.randint(10, (512,), generator=draws), torch.randn(512, 10, generator=draws)
+    scored = []
+
+    def score(rows: Tensor, candidates: Tensor) -> Tensor:
+        scored.append(len(rows))
+        return table[rows, candidates]
+
+    mining = Mining(
+        labels=labels, classes=10, uniforms=torch.rand(512, 16, generator=draws), depth=0, blocks=1, progress=0.0,
+        teacher=score, online=score, fixed_shapes=True,
+    )  # fmt: skip
+    found = hardest(mining, score, k)
+    assert scored == [room(k, 9, 512)]
+    assert torch.equal(found, hardest_plainly(mining, score, k))
+    assert bool((found != labels).all())
+
+
+def test_first_places_beyond_the_last_are_none() -> None:
+    chosen = torch.tensor([False, True, True, False, True])
+    assert first_places(chosen, 2).tolist() == [1, 2]
+    assert first_places(chosen, 4).tolist() == [1, 2, 4, 5]

@@ -167,13 +167,17 @@ def test_supcon_at_the_last_block_has_a_coefficient_there_alone(blocks: int) -> 
 @pytest.mark.parametrize(("progress", "weight"), [(0.0, 0.5), (0.49, 0.5), (0.5, 0.2), (0.51, 0.2), (1.0, 0.2)])
 def test_the_late_weight_holds_from_half_of_the_training_on(progress: float, weight: float) -> None:
     facts, head = facts_at(progress), contrastive_head()
-    total, _ = Objective({"supcon": SupCon(weight=0.5, late=0.2, temperature=0.5)})(facts, {"supcon": head})
-    assert total.item() == pytest.approx(weight * loss_by_loop(facts, head, 0.5), rel=1e-9)
+    term = SupCon(weight=0.5, late=0.2, temperature=0.5)
+    total, values = Objective({"supcon": term})(facts, {"supcon": head})
+    value = loss_by_loop(facts, head, 0.5)
+    assert values["supcon"].item() == pytest.approx(value, rel=1e-9), "the term's own value, before its coefficient"
+    assert total.item() == pytest.approx(weight * value, rel=1e-9)
+    assert term.coefficient(0, 1, progress) == pytest.approx(weight, rel=1e-12)
 
 
 def test_a_late_weight_of_zero_stops_the_terms_gradient_and_keeps_the_queue_going() -> None:
     facts, head, term = facts_at(0.75), contrastive_head(), SupCon(late=0.0)
-    term.loss(facts, head).backward()
+    Objective({"supcon": term})(facts, {"supcon": head})[0].backward()
     assert all(bool((one.grad == 0).all()) for one in head.parameters())
     term.after_step(facts, head)
     assert int((head.queue_labels >= 0).sum()) == 2 * BATCH

@@ -17,8 +17,9 @@ from goodness.model.hybrid import Hybrid
 from goodness.model.label import Add
 from goodness.model.network import Network
 from goodness.model.plain_cnn import ConvStages
-from goodness.model.stripped import StrippedNetwork, class_scores
+from goodness.model.stripped import StrippedNetwork
 from goodness.parts import BlockPart
+from goodness.predict import class_scores
 
 TINY = Model(width=16, blocks=3, stem=Stem(channels=8), block=Hybrid(heads=2, hidden=16))
 EXPERTS = dataclasses.replace(TINY, block=Hybrid(heads=2, hidden=8, experts=4, top_k=2, memory=3))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import itertools
 import json
+import math
 import os
 import random
 import re
@@ -15,6 +16,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -25,9 +27,9 @@ import torch
 
 import goodness
 from goodness.config import to_dict
-from goodness.diagnostics.health import health_of_goodness
+from goodness.diagnostics.block_health import health_of_goodness
 from goodness.errors import UserError
-from goodness.report import page, page_figures
+from goodness.report import across_figures, ink, inline_svg, page, page_figures, page_words, run_data, words
 from goodness.report.page import page_data, render, write_report
 from goodness.report.watch import PageServer, make_server
 from goodness.runs import Run
@@ -102,7 +104,27 @@ def test_a_finished_run_has_everything(runs: dict[str, Run], name: str) -> None:
 
 
 def test_health_of_the_page_is_that_of_the_library(runs: dict[str, Run]) -> None:
-    assert only(runs["lcff"])["health"] == {**goodness.health(runs["lcff"]), "of": 40}
+    assert only(runs["lcff"])["health"] == goodness.health(runs["lcff"])
+
+
+def test_a_run_of_before_health_was_kept_is_looked_at_anew(runs: dict[str, Run], tmp_path: Path) -> None:
+    found = only(copy_of(runs["lcff"], tmp_path, "health.json"))
+    assert found["missing"] == []
+    assert found["health"] == {**goodness.health(runs["lcff"]), "of": 40}
+
+
+def test_a_damaged_health_file_is_told_and_computed_again(runs: dict[str, Run], tmp_path: Path) -> None:
+    run = copy_of(runs["lcff"], tmp_path)
+    (run.path / "health.json").write_text('{"blocks": 7}')
+    found = only(run)
+    assert [one.split(":")[0] for one in found["missing"]] == ["block health"]
+    assert found["health"] == {**goodness.health(runs["lcff"]), "of": 40}
+
+
+def test_what_the_run_has_kept_needs_no_weights(runs: dict[str, Run], tmp_path: Path) -> None:
+    found = only(copy_of(runs["lcff"], tmp_path, "checkpoints"))
+    assert found["missing"] == []
+    assert found["health"] == only(runs["lcff"])["health"]
 
 
 def test_losses_and_gradients_of_the_last_epoch_are_there(runs: dict[str, Run]) -> None:
@@ -113,17 +135,17 @@ def test_losses_and_gradients_of_the_last_epoch_are_there(runs: dict[str, Run]) 
 
 
 def test_large_splits_are_looked_at_in_part_and_the_page_says_so(
-    runs: dict[str, Run], monkeypatch: pytest.MonkeyPatch
+    runs: dict[str, Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(page, "MOST_IMAGES", 15)
-    found = only(runs["local"])
+    monkeypatch.setattr(run_data, "MOST_IMAGES", 15)
+    found = only(copy_of(runs["local"], tmp_path, "health.json"))
     assert found["health"]["n"] == 15
     assert found["blocks"]["source"] == "15 of the 40 test images"
     assert found["accuracy"] == {"value": runs["local"].accuracy, "split": "test", "n": 40}
 
 
-def test_without_computing_the_result_speaks(runs: dict[str, Run]) -> None:
-    found = only(runs["local"], compute=False)
+def test_without_computing_the_result_speaks(runs: dict[str, Run], tmp_path: Path) -> None:
+    found = only(copy_of(runs["local"], tmp_path, "health.json"), compute=False)
     assert found["health"] is None
     assert found["blocks"]["measures"] == runs["local"].result["health"]["test"]
     assert found["blocks"]["source"] == "what result.json keeps of the test images"
@@ -138,6 +160,27 @@ def test_what_has_no_blocks_shows_its_accuracy_and_mistakes(runs: dict[str, Run]
     assert "no blocks of its own" in found["headline"]["text"]
     assert f"{100 * runs[name].accuracy:.1f} %" in found["headline"]["text"]
     assert set(page.figures_of_run(found)) == {"learning", "margins", "confusion"}
+    html = page_of([runs[name]])
+    assert "Its rule is" not in html
+    assert "all blocks</text>" not in html
+    assert 'class="bar"' not in html
+
+
+def test_one_run_with_blocks_among_others_speaks_for_itself(runs: dict[str, Run]) -> None:
+    said = page_data([runs["backprop"], runs["lcff"]])["summary"]
+    own = only(runs["lcff"])["headline"]["text"]
+    assert said == f"Of these 2 runs one has blocks to judge: {own[0].lower()}{own[1:]}"
+
+
+def test_each_class_is_counted(runs: dict[str, Run]) -> None:
+    for name in ("local", "backprop"):
+        found, run = only(runs[name])["per_class"], runs[name]
+        saved = RunFolder(run.path, None).read_predictions("test")
+        for label, one in enumerate(found):
+            mine = saved["labels"] == label
+            assert (one["n"], one["right"]) == (mine.sum(), (saved["scores"].argmax(1) == label)[mine].sum())
+        assert sum(one["right"] for one in found) == round(40 * run.accuracy)
+        assert "How often each class is right" in page_of([run])
 
 
 # Runs that lack something
@@ -196,7 +239,7 @@ def test_without_predictions_the_weights_say_who_is_mistaken_for_whom(runs: dict
 
 
 def test_without_weights_result_and_predictions_speak(runs: dict[str, Run], tmp_path: Path) -> None:
-    found = only(copy_of(runs["lcff"], tmp_path, "checkpoints"))
+    found = only(copy_of(runs["lcff"], tmp_path, "checkpoints", "health.json"))
     assert any(one.startswith("block health from the weights: ") for one in found["missing"])
     assert found["blocks"]["source"] == "what result.json keeps of the test images"
     assert {"curves", "truncation", "margins", "confusion"} <= set(page.figures_of_run(found))
@@ -206,14 +249,15 @@ def test_without_weights_result_and_predictions_speak(runs: dict[str, Run], tmp_
 
 
 def test_without_weights_and_predictions_the_rest_is_shown(runs: dict[str, Run], tmp_path: Path) -> None:
-    found = only(copy_of(runs["gated"], tmp_path, "checkpoints", "predictions_*"))
+    found = only(copy_of(runs["gated"], tmp_path, "checkpoints", "predictions_*", "health.json"))
     assert len(found["missing"]) == 2
     assert found["accuracy"]["value"] == runs["gated"].accuracy
     assert "confusion" not in page.figures_of_run(found)
 
 
 def test_a_run_of_an_older_version_lacks_what_came_later(runs: dict[str, Run], tmp_path: Path) -> None:
-    run = with_result(copy_of(runs["local"], tmp_path), health=None, parameters=None, seconds=None, reported=None)
+    run = copy_of(runs["local"], tmp_path, "health.json", "checkpoints")
+    run = with_result(run, health=None, parameters=None, seconds=None, reported=None)
     found = only(run)
     (told,) = [one for one in found["missing"] if "another version" in one]
     assert told == "result.json has no reported, health, parameters, seconds: another version of goodness wrote it"
@@ -233,7 +277,7 @@ def test_measures_that_older_runs_lack_are_left_out(runs: dict[str, Run], tmp_pa
     page_of([run])
 
 
-@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "result.json", "environment.json"])
+@pytest.mark.parametrize("name", ["config.json", "metrics.jsonl", "result.json", "environment.json", "health.json"])
 @pytest.mark.parametrize("content", ["", "[]", "{", "null", '{"epoch": 0}\nnonsense\n{"epoch": 1}\n', '{"blocks": 7}'])
 def test_no_damaged_file_breaks_the_page(runs: dict[str, Run], tmp_path: Path, name: str, content: str) -> None:
     run = copy_of(runs["lcff"], tmp_path)
@@ -255,10 +299,7 @@ def mutated(value: Any, draws: random.Random) -> Any:
 def test_no_mutilation_breaks_the_page(runs: dict[str, Run], tmp_path: Path, seed: int) -> None:
     draws = random.Random(seed)
     run = copy_of(runs["lcff"], tmp_path, "checkpoints")
-    if seed % 2:
-        health = {**goodness.health(runs["lcff"]), "of": 40}
-        with_result(run, health={"test": health})
-    for name in ("config.json", "result.json", "environment.json"):
+    for name in ("config.json", "result.json", "environment.json", "health.json"):
         content = read_json(run.path / name)
         for _ in range(1 + seed % 3):
             content = mutated(content, draws)
@@ -326,10 +367,11 @@ def hand_made(kind: str) -> torch.Tensor:
 def test_the_headline_is_true_of_networks_with_known_margins(
     runs: dict[str, Run], tmp_path: Path, kind: str, rule: str, tone: str, said: str
 ) -> None:
-    """Such health, kept in full by the result, is taken as it is: the run has no weights here."""
+    """Such health, kept in full by the run, is taken as it is: the run has no weights here."""
     config = runs[rule].config
     health = health_of_goodness(hand_made(kind), torch.arange(60) % 4, config)
-    run = with_result(copy_of(runs[rule], tmp_path, "checkpoints"), health={"test": health})
+    run = copy_of(runs[rule], tmp_path, "checkpoints")
+    write_json(run.path / "health.json", health)
     found = only(run)
     assert found["headline"]["tone"] == tone
     assert found["headline"]["text"].startswith(said)
@@ -359,8 +401,17 @@ def riding(share: float, accuracy: float) -> dict[str, Any]:
 )
 def test_accuracy_is_said_to_hide_it_only_where_it_does(others: list[dict[str, Any]], end: str) -> None:
     run = riding(0.1, 0.95)
-    said = page.headline(run, [run, *others])["text"]
+    said = page_words.headline(run, [run, *others])["text"]
     assert said == f"Block 1 rides for free: alone it separates 10 % of what block 0 does{end}"
+
+
+def test_what_has_not_ended_is_not_held_against_what_has() -> None:
+    early, ended = {**riding(0.1, 0.5), "state": "stopped"}, [riding(0.1, 0.95), riding(0.9, 0.96)]
+    everything = [early, *ended]
+    for run in everything:
+        run["headline"] = page_words.headline(run, everything)
+    assert early["headline"]["text"].endswith("of what block 0 does; its accuracy so far is 50.0 %.")
+    assert page_words.summary(everything).endswith("the accuracies, 95.0 to 96.0 %, do not show it.")
 
 
 def test_provisional_verdicts_need_little_separation_and_little_gradient() -> None:
@@ -369,8 +420,8 @@ def test_provisional_verdicts_need_little_separation_and_little_gradient() -> No
         {"sep_cur": 0.3, "attenuation": 0.1},
         {"sep_cur": 0.3, "attenuation": 0.9},
     ]
-    assert [one["verdict"] for one in page.provisional_verdicts(blocks)] == ["works", "rides", "works"]
-    assert page.provisional_verdicts([{"sep_cur": -1.0}, {}])[0]["verdict"] == "unknown"
+    assert [one["verdict"] for one in run_data.provisional_verdicts(blocks)] == ["works", "rides", "works"]
+    assert run_data.provisional_verdicts([{"sep_cur": -1.0}, {}])[0]["verdict"] == "unknown"
 
 
 def test_differences_name_every_setting_with_every_value(runs: dict[str, Run]) -> None:
@@ -393,7 +444,7 @@ def test_runs_that_differ_in_kappa_and_seed_alone_are_a_sweep() -> None:
     assert [one["kappa"] for one in sweep] == [0, 1, 2]
     assert [one["sep_cur"] for one in sweep] == [1, 2, 3]
     assert page.kappa_sweeps([gated_at(0), gated_at(0, seed=3)]) == []
-    title = page_figures.about(page_figures.kappa_figure(sweep)).title
+    title = inline_svg.about(across_figures.kappa_figure(sweep)).title
     assert title == "Turning κ: the deepest block separates most by itself at κ = 2 (3)"
 
 
@@ -414,7 +465,7 @@ def luminance(colour: str) -> float:
 @pytest.mark.parametrize("background", ["#ffffff", "#1b2027"])
 def test_every_series_stands_out_on_the_light_page_and_on_the_dark_one(background: str) -> None:
     assert background in render(page_data([]), [])
-    for colour in {*page_figures.COLOURS, *page_figures.COOL, *page_figures.WARM}:
+    for colour in {*ink.COLOURS, *ink.COOL, *ink.WARM}:
         low, high = sorted([luminance(colour), luminance(background)])
         assert (high + 0.05) / (low + 0.05) >= 3
 
@@ -429,12 +480,12 @@ def test_every_series_stands_out_on_the_light_page_and_on_the_dark_one(backgroun
     ],
 )
 def test_the_truncation_title_says_what_depth_is_worth(accuracies: list[float], title: str) -> None:
-    assert page_figures.about(page_figures.truncation_figure(accuracies)).title == title
+    assert inline_svg.about(page_figures.truncation_figure(accuracies)).title == title
 
 
 def test_the_heat_map_names_the_blocks_that_stay_behind() -> None:
     lines = [{"epoch": epoch, "val": {"blocks": [{"sep_cur": epoch + 1.0}, {"sep_cur": 0.2}]}} for epoch in range(3)]
-    told = page_figures.about(page_figures.heatmap_figure(lines))
+    told = inline_svg.about(page_figures.heatmap_figure(lines))
     assert told.title == "Block 1 stays orange: under a third of the run's strongest to the end"
     assert told.rows == [(1, 1.0, 0.2), (2, 2.0, 0.2), (3, 3.0, 0.2)]
 
@@ -442,25 +493,51 @@ def test_the_heat_map_names_the_blocks_that_stay_behind() -> None:
 def test_two_hundred_classes_are_no_burden() -> None:
     confusion = torch.randint(0, 5, (200, 200), generator=torch.Generator().manual_seed(0)).tolist()
     figure = page_figures.confusion_figure(confusion, [f"a rather long name {label}" for label in range(200)])
-    svg = page_figures.as_inline_svg(figure)
+    svg = inline_svg.as_inline_svg(figure)
     assert len(svg) < 600_000
 
 
 def test_an_attenuation_that_vanishes_is_told_and_drawn() -> None:
     points = [[[1.0, 0.0, 1.0]] * 3, [[0.5, 9.0, 1e-15], [0.5, 9.0, 1e-15], [-0.5, -1.0, 1e300]]]
     figure = page_figures.attenuation_figure(points, None, beta=4.0)
-    assert "next to nothing" in page_figures.about(figure).title
-    assert page_figures.as_inline_svg(figure).count("next to nothing") >= 2
+    assert "next to nothing" in inline_svg.about(figure).title
+    assert inline_svg.as_inline_svg(figure).count("next to nothing") >= 2
+
+
+def points_of(svg: str) -> list[list[Any]]:
+    (raw,) = re.findall(r"data-points='([^']*)'", svg)
+    return json.loads(unescape(raw))
+
+
+def test_a_cloud_of_points_is_drawn_in_place_and_in_few_letters() -> None:
+    draws = random.Random(0)
+    cloud = [[[draws.gauss(0, 1), draws.gauss(0, 1), draws.random()] for _ in range(300)] for _ in range(4)]
+    svg = inline_svg.as_inline_svg(page_figures.attenuation_figure(cloud, None, beta=4.0))
+    told = [(x, y) for x, y, *_ in points_of(svg)]
+    drawn = [
+        (float(place[0]), float(place[1]))
+        for group in re.findall(r'<g data-series="block-\d">.*?</g></g>', svg)
+        for place in re.findall(r'<use href="#[^"]+" x="([\d.]+)" y="([\d.]+)"/>', group)
+    ]
+    assert len(told) == len(drawn) == 900
+    assert all(min(math.dist(one, other) for other in drawn) < 0.1 for one in told)
+    assert all(min(math.dist(one, other) for other in told) < 0.1 for one in drawn)
+    assert len(svg) < 180_000
+
+
+def test_a_name_with_quotes_comes_through() -> None:
+    names = ["it's <b>&amp;", 'a "cat"']
+    svg = inline_svg.as_inline_svg(page_figures.confusion_figure([[5, 1], [0, 6]], names))
+    assert {names[0], names[1]} <= {text.split(" right")[0] for *_, text in points_of(svg)}
 
 
 def test_points_lie_where_the_drawing_has_them() -> None:
     """The tooltip's place of every point against the path that matplotlib drew."""
     figure = page_figures.truncation_figure([0.5, 0.7, 0.6])
-    svg = page_figures.as_inline_svg(figure, "here")
-    (raw,) = re.findall(r'data-points="([^"]*)"', svg)
-    points = json.loads(raw.replace("&quot;", '"'))
+    svg = inline_svg.as_inline_svg(figure, "here")
+    points = points_of(svg)
     assert [text for *_, text in points] == ["1 block: 50.00 %", "2 blocks: 70.00 %", "3 blocks: 60.00 %"]
-    (drawn,) = re.findall(r'id="here-series-accuracy-0"><title>accuracy</title>\s*<path d="([^"]*)"', svg)
+    (drawn,) = re.findall(r'<g data-series="accuracy"><title>accuracy</title><path d="([^"]*)"', svg)
     places = [tuple(map(float, pair)) for pair in re.findall(r"[ML] ([\d.]+) ([\d.]+)", drawn)]
     assert [(x, y) for x, y, *_ in points] == [
         (pytest.approx(x, abs=0.06), pytest.approx(y, abs=0.06)) for x, y in places
@@ -469,7 +546,7 @@ def test_points_lie_where_the_drawing_has_them() -> None:
 
 def test_inline_figures_take_the_pages_ink_and_have_their_own_ids() -> None:
     figure = page_figures.confusion_figure([[5, 1], [0, 6]], ["cat", "dog"])
-    one, other = page_figures.as_inline_svg(figure), page_figures.as_inline_svg(figure)
+    one, other = inline_svg.as_inline_svg(figure), inline_svg.as_inline_svg(figure)
     ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (one, other)]
     assert ids[0]
     assert not ids[0] & ids[1]
@@ -483,7 +560,7 @@ def test_inline_figures_take_the_pages_ink_and_have_their_own_ids() -> None:
 
 
 def test_figures_are_saved_as_png_and_svg(tmp_path: Path) -> None:
-    png, svg = page_figures.save(page_figures.margins_figure([-1.0, 0.5, 2.0]), tmp_path / "a.b")
+    png, svg = inline_svg.save(page_figures.margins_figure([-1.0, 0.5, 2.0]), tmp_path / "a.b")
     assert (png.name, svg.name) == ("a.b.png", "a.b.svg")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert "<svg" in svg.read_text()
@@ -494,7 +571,7 @@ def test_figures_are_saved_as_png_and_svg(tmp_path: Path) -> None:
     [(-0.128, "−0.13"), (2.0, "2"), (98.157, "98.16"), (0.0, "0"), (-0.0, "0"), (0.00123, "0.0012"), (1e5, "100000")],
 )
 def test_numbers_are_written_for_people(value: float, text: str) -> None:
-    assert page_figures.number(value) == text
+    assert words.number(value) == text
 
 
 @pytest.mark.parametrize(
@@ -502,7 +579,7 @@ def test_numbers_are_written_for_people(value: float, text: str) -> None:
     [(1.0, "all"), (0.57, "57 %"), (5e-4, "1 part in 2,000"), (0, "next to nothing"), (4, "4 times as much")],
 )
 def test_what_is_left_is_said_in_words(share: float, text: str) -> None:
-    assert page_figures.kept_in_words(share) == text
+    assert words.kept_in_words(share) == text
 
 
 # The page

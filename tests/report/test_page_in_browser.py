@@ -259,14 +259,16 @@ def test_tables_sort_from_the_keyboard(opened: Browser) -> None:
 
 def test_a_legend_entry_hides_and_shows_its_series(opened: Browser) -> None:
     shown = (
-        "[...document.querySelectorAll('#run-0-curves [data-series=block-1]')]"
+        "[...document.querySelectorAll('#run-0-attenuation [data-series=block-1]')]"
         ".map((one) => getComputedStyle(one).display)"
     )
     assert opened.run(shown) == ["inline", "inline"]
-    opened.run(CLICK.format("#run-0-curves-key-block-1"))
+    opened.run(CLICK.format("#run-0-attenuation-key-block-1"))
     assert opened.run(shown) == ["none", "none"]
-    assert opened.run("document.querySelector('#run-0-curves-key-block-1').getAttribute('aria-pressed')") == "false"
-    opened.run(CLICK.format("#run-0-curves-key-block-1"))
+    assert (
+        opened.run("document.querySelector('#run-0-attenuation-key-block-1').getAttribute('aria-pressed')") == "false"
+    )
+    opened.run(CLICK.format("#run-0-attenuation-key-block-1"))
     assert opened.run(shown) == ["inline", "inline"]
 
 

@@ -10,7 +10,8 @@ import torch
 from matplotlib.figure import Figure
 
 from goodness.config import Config
-from goodness.diagnostics.theory import Example, TheoryReport, check_theory
+from goodness.diagnostics.theory import check_theory
+from goodness.diagnostics.theory_report import Example, TheoryReport
 from goodness.model.network import Network
 from goodness.report.theory_figure import attenuation_figure, headline, in_words, small_print
 from tiny_runs import shrunk

@@ -27,7 +27,7 @@ from goodness.training.step import Stepper
 from tiny_runs import register_blobs, shrunk
 
 PLACES: dict[str, tuple[Any, str]] = {
-    "step": (Stepper, "__call__"),
+    "step": (Stepper, "step"),
     "update": (Stepper, "update"),  # between the blocks of one step
     "evaluation": (stage1, "goodness_of"),
     "chunk": (predict, "block_goodness"),  # within one evaluation

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import signal
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from goodness.training.checkpoint import Checkpoints, weights_sha256
 from goodness.training.loop import Interrupted
 from goodness.training.run import RunFolder
 from goodness.training.step import Moment
+from interruptions import Killed, kill_after, stop_after
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 
 # A rate so high that validation falls before the end: best and last weights differ.
@@ -273,24 +273,13 @@ def test_a_plain_cnn_trains_under_both_trainers(trainer: str, tmp_path: Path) ->
 # Interruption and repetition
 
 
-class Killed(BaseException):
-    """Ends a run where it stands, with nothing saved."""
-
-
 @pytest.mark.parametrize(("steps", "is_asked"), [(6, False), (5, True)])
 def test_a_control_killed_or_stopped_and_resumed_ends_in_the_same_bits(
     steps: int, is_asked: bool, run: Run, tmp_path: Path
 ) -> None:
-    heard = itertools.count(1)
-
-    def strike(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and next(heard) == steps:
-            if not is_asked:
-                raise Killed
-            signal.raise_signal(signal.SIGTERM)
-
+    listen = (stop_after if is_asked else kill_after)(steps)
     with pytest.raises(Interrupted if is_asked else Killed):
-        goodness.train(run.config, out=tmp_path / "run", device="cpu", listen=strike)
+        goodness.train(run.config, out=tmp_path / "run", device="cpu", listen=listen)
     torch.rand(steps)  # the caller's own draws do not matter
     assert goodness.resume(tmp_path / "run", device="cpu").stage == "bp"
     assert what_a_run_leaves(tmp_path / "run") == what_a_run_leaves(run.path)

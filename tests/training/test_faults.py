@@ -23,6 +23,7 @@ from goodness.model.network import Network
 from goodness.parts import Term
 from goodness.training.checkpoint import Checkpoints
 from goodness.training.step import Moment, NonFiniteLoss, Stepper
+from interruptions import Killed, kill_after
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 
 CHANGES = {**BLOBS, "deterministic": True, "keep.checkpoint_steps": 1, "keep.checkpoint_seconds": 0}
@@ -70,21 +71,10 @@ def made_up_parts() -> Iterator[None]:
     parts.terms._parts = known
 
 
-class Halt(Exception):
-    """A listener's way to end a run in its middle."""
-
-
 def halted(path: Path, changes: dict[str, Any], steps: int, **more: Any) -> None:
     """An unfinished run in `path`, with that many steps done and saved."""
-    heard = 0
-
-    def listen(event: dict[str, Any]) -> None:
-        nonlocal heard
-        heard += event["event"] == "checkpoint"
-        if heard == steps:
-            raise Halt
-
-    with pytest.raises(Halt):
+    listen = kill_after(steps, "checkpoint")
+    with pytest.raises(Killed):
         goodness.train(shrunk("demo", changes), out=path, device="cpu", listen=listen, **more)
 
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import functools
 import itertools
-import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -22,6 +20,7 @@ from goodness.model.network import Network
 from goodness.training.loop import Interrupted
 from goodness.training.optim import learning_rate, learning_window
 from goodness.training.step import Moment, Stepper
+from interruptions import Killed, kill_after, stop_after
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 
 BLOCKS, STEPS, CLASSES, BATCH = 3, 7, 4, 8
@@ -181,23 +180,6 @@ def made_up_data() -> Iterator[None]:
         yield
 
 
-class Killed(BaseException):
-    """Ends a run where it stands, with nothing saved."""
-
-
-def strike(at: int, is_asked: bool) -> Callable[[dict[str, Any]], None]:
-    """A listener that asks the run to stop once so many steps are done, or kills it before it can save."""
-    heard = itertools.count(1)
-
-    def listen(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and next(heard) == at:
-            if not is_asked:
-                raise Killed
-            signal.raise_signal(signal.SIGTERM)
-
-    return listen
-
-
 def test_a_run_interrupted_around_a_windows_border_ends_in_the_same_bits(tmp_path: Path) -> None:
     assert windows(2, 6, "greedy") == [(0, 3), (3, 6)]
     changes = {**BLOBS, "epochs": 2, "deterministic": True, "optim.freeze": "greedy", "keep.checkpoint_steps": 2}
@@ -206,7 +188,7 @@ def test_a_run_interrupted_around_a_windows_border_ends_in_the_same_bits(tmp_pat
     for at, is_asked in ((3, True), (4, False)):  # stopped on the border, killed behind it with a checkpoint before it
         folder = tmp_path / str(at)
         with pytest.raises(Interrupted if is_asked else Killed):
-            goodness.train(config, out=folder, device="cpu", listen=strike(at, is_asked))
+            goodness.train(config, out=folder, device="cpu", listen=(stop_after if is_asked else kill_after)(at))
         goodness.resume(folder, device="cpu")
         assert what_a_run_leaves(folder) == what_a_run_leaves(whole.path), at
     frozen = [line["train"]["blocks"][0]["grad_norm"] for line in whole.metrics]

@@ -14,7 +14,8 @@ import goodness
 from goodness import parts
 from goodness.model.network import Network
 from goodness.training.optim import block_optimisers, match_layout
-from tiny_runs import shrunk
+from interruptions import Killed, kill_after
+from tiny_runs import blobs_at_hand, shrunk
 
 
 class Noisy(nn.Module):
@@ -51,6 +52,12 @@ class MeanGoodness(goodness.GoodnessPart):
         return MeanHead()
 
 
+@pytest.fixture(scope="module", autouse=True)
+def few_digits() -> Iterator[None]:
+    with blobs_at_hand():
+        yield
+
+
 @pytest.fixture
 def own_parts() -> Iterator[dict[str, object]]:
     parts.blocks.register("noisy")(NoisyBlock)
@@ -60,6 +67,8 @@ def own_parts() -> Iterator[dict[str, object]]:
         "model.goodness": "mean",
         "objective.aspects.lambdas": (1.0,),
         "objective.aspects.losses": ("rank",),
+        "data": "few-digits",
+        "batch": 25,
         "deterministic": True,
         "epochs": 2,
         "keep.evaluate_every": 1,
@@ -84,19 +93,10 @@ def test_a_block_with_dropout_gives_the_same_bits_and_evaluation_leaves_it_alone
     )
 
 
-class Enough(Exception):
-    pass
-
-
-def stop_at_a_checkpoint(event: dict) -> None:
-    if event["event"] == "checkpoint":
-        raise Enough
-
-
 def assert_resumed_to_the_same_bits(config: goodness.Config, folder: Path) -> None:
     whole = goodness.train(config, out=folder / "whole", device="cpu")
-    with pytest.raises(Enough):
-        goodness.train(config, out=folder / "part", device="cpu", listen=stop_at_a_checkpoint)
+    with pytest.raises(Killed):
+        goodness.train(config, out=folder / "part", device="cpu", listen=kill_after(1, "checkpoint"))
     torch.rand(17)
     resumed = goodness.resume(folder / "part", device="cpu")
     assert resumed.result["weights_sha256"] == whole.result["weights_sha256"]
@@ -110,8 +110,8 @@ def test_dropout_draws_are_keyed_so_a_resumed_run_ends_in_the_same_bits(
 
 @pytest.mark.parametrize("step", ["fused", "sequential"])
 def test_sam_experts_memory_and_queue_resume_to_the_same_bits(step: str, tmp_path: Path) -> None:
-    changes = {"deterministic": True, "epochs": 2, "keep.checkpoint_steps": 5, "step.mode": step}
-    config = shrunk("cp-fair", {**changes, "model.block.memory": 3, "data": "digits", "batch": 120})
+    changes = {"deterministic": True, "epochs": 2, "keep.checkpoint_steps": 3, "step.mode": step}
+    config = shrunk("cp-fair", {**changes, "model.block.memory": 3, "data": "few-digits", "batch": 25})
     assert config.optim.sam > 0
     assert config.model.block.experts > 1
     assert_resumed_to_the_same_bits(config, tmp_path)
@@ -165,6 +165,7 @@ def test_parts_that_break_their_word_hear_which_word_it_was(tmp_path: Path) -> N
         ):
             with pytest.raises(goodness.ConfigError, match=message):
                 goodness.train(shrunk("demo", {**changes, "epochs": 1}), out=tmp_path / message[:4], device="cpu")
+        assert not list(tmp_path.iterdir()), "before a folder is made"
     finally:
         del parts.rules._parts["scalar"], parts.terms._parts["vector"]
 

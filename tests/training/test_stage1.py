@@ -40,14 +40,14 @@ def seen() -> list[list[Any]]:
 @pytest.fixture(scope="module")
 def flipping(tmp_path_factory: pytest.TempPathFactory, seen: list[list[Any]]) -> Run:
     """A run on data that may be mirrored, with a rate so high that the best epoch is not the last."""
-    plain = Stepper.__call__
+    plain = Stepper.step
 
     def recording(self: Stepper, *arguments: Any) -> Any:
         seen.append(plain(self, *arguments))
         return seen[-1]
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Stepper, "__call__", recording)
+        patch.setattr(Stepper, "step", recording)
         config = shrunk("cp-fair-dense", {**BLOBS, "seed": 2, "optim.lr": 0.05, "optim.ema": 0.5})
         return goodness.train(config, out=tmp_path_factory.mktemp("flipping") / "run", device="cpu")
 

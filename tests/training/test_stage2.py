@@ -21,16 +21,18 @@ from goodness.api import load_data
 from goodness.cli import main
 from goodness.data.dataset import Raw, as_split, datasets
 from goodness.data.mix import draws_needed, mix
-from goodness.errors import ConfigError, UserError
+from goodness.errors import ConfigError, RunError, UserError
 from goodness.predict import hypothesis_features_by_label, readout_chunk_sizes
 from goodness.runs import Run
+from goodness.training import stage2 as stage2_module
 from goodness.training.checkpoint import Checkpoints, weights_sha256
 from goodness.training.draws import uniforms
-from goodness.training.durable import read_json
+from goodness.training.durable import read_json, write_json
 from goodness.training.loop import Interrupted
 from goodness.training.run import RunFolder
 from goodness.training.stage2 import Stage2
 from goodness.training.step import Measured, Moment
+from interruptions import Killed, kill_after, stop_after
 from tiny_runs import BLOBS, Blobs, blobs_at_hand, shrunk, what_a_run_leaves
 
 # Rates so high that validation falls before the end, in both stages: best and last weights differ.
@@ -114,31 +116,6 @@ def scores_by_hand(run: Run, weights: str, split: str, mirrored: bool) -> Tensor
     if mirrored:
         scores = (scores + head(hypothesis_features_by_label(network, images.flip(-1)))) / 2
     return scores
-
-
-def stop_after(steps: int) -> Callable[[dict[str, Any]], None]:
-    """A listener that asks the run to stop once so many steps are done, as a scheduler does."""
-    heard = itertools.count(1)
-
-    def listen(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and next(heard) == steps:
-            signal.raise_signal(signal.SIGTERM)
-
-    return listen
-
-
-class Killed(BaseException):
-    """Ends a run where it stands, with nothing saved."""
-
-
-def kill_after(steps: int) -> Callable[[dict[str, Any]], None]:
-    heard = itertools.count(1)
-
-    def listen(event: dict[str, Any]) -> None:
-        if event["event"] == "step" and next(heard) == steps:
-            raise Killed
-
-    return listen
 
 
 @pytest.fixture
@@ -277,7 +254,11 @@ def test_the_frozen_weights_are_the_best_unless_the_last_are_asked_for(
 
 def test_without_a_validation_split_the_last_weights_are_frozen_and_reported(tmp_path: Path) -> None:
     run = goodness.train(shrunk("demo", {**BLOBS, "epochs": 1, "val": 0}), out=tmp_path / "run", device="cpu")
-    made = goodness.readout(run.path, device="cpu", changes={**READOUT, "readout.epochs": 1, "keep.report": "best"})
+    heard: list[dict[str, Any]] = []
+    changes = {**READOUT, "readout.epochs": 1, "keep.report": "best"}
+    made = goodness.readout(run.path, device="cpu", changes=changes, listen=heard.append)
+    notes = [event["text"] for event in heard if event["event"] == "note"]
+    assert [note.split(":")[0] for note in notes] == ["readout.weights (best) has no effect"]
     assert read_json(made.path / "backbone.json")["weights"] == "last"
     assert made.result["reported"]["weights"] == "last"
     assert made.result["weights"].keys() == {"last"}
@@ -404,6 +385,28 @@ def test_a_readout_stopped_in_its_last_evaluation_ends_in_the_same_bits(
     assert what_a_run_leaves(tmp_path / "readout") == what_a_run_leaves(stage2.path)
 
 
+def test_a_readout_asked_to_stop_amid_a_steps_features_stops_there_and_ends_in_the_same_bits(
+    backbone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chunks = itertools.count(1)
+    plain = stage2_module.hypothesis_features
+
+    def features(*arguments: Any) -> Tensor:
+        if next(chunks) == 7:  # the second of the four chunks of the second step
+            signal.raise_signal(signal.SIGINT)
+        return plain(*arguments)
+
+    monkeypatch.setattr(stage2_module, "readout_chunk_sizes", lambda network, _: (4, network.classes))
+    with monkeypatch.context() as patch:
+        patch.setattr(stage2_module, "hypothesis_features", features)
+        with pytest.raises(Interrupted, match="step 1 of 3"):
+            goodness.readout(backbone.path, out=tmp_path / "readout", device="cpu", changes=READOUT)
+    assert next(chunks) == 8, "the chunk that was begun is the last"
+    goodness.resume(tmp_path / "readout", device="cpu")
+    whole = goodness.readout(backbone.path, out=tmp_path / "whole", device="cpu", changes=READOUT)
+    assert what_a_run_leaves(tmp_path / "readout") == what_a_run_leaves(whole.path)
+
+
 def test_resuming_a_finished_run_goes_on_with_its_unfinished_readout(
     stage2: Run, backbone: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -448,7 +451,9 @@ def test_a_readout_killed_at_birth_begins_anew_in_the_same_place(
 @pytest.mark.parametrize(
     ("changes", "kind", "answer"),
     [
-        ({"readout.epochs": 0}, ConfigError, r"readout\.epochs is 0 in preset 'cp-fair-dense', which has no Stage 2"),
+        ({"readout.epochs": 0}, ConfigError, r"readout\.epochs must be at least 1 to train a readout, got 0"),
+        ({"readout.width": 10**7}, ConfigError, r"readout\.width 10000000 makes [\d,]+ parameters.* smaller --readout"),
+        ({"readout.width": 10**12}, ConfigError, r"readout\.width 1000000000000 .*take a smaller --readout\.width"),
         ({"readout.heads": 3}, ConfigError, r"readout\.width 8 must be a multiple of readout\.heads \(3\)"),
         ({"readout.augment": "weka"}, ConfigError, "'weka': did you mean 'weak'"),
         ({"readout.weight": "last"}, ConfigError, r"unknown field 'readout\.weight': did you mean 'weights'"),
@@ -498,6 +503,20 @@ def test_a_second_readout_needs_another_folder(stage2: Run) -> None:
     with pytest.raises(UserError, match=r"holds a finished run; .* or choose another --out"):
         goodness.readout(stage2.backbone.path, device="cpu", changes=READOUT)
     assert what_a_run_leaves(stage2.path) == before
+
+
+def test_a_readout_that_failed_is_resumed_or_removed_by_the_very_commands(backbone: Run, tmp_path: Path) -> None:
+    run = copy_of(backbone, tmp_path)
+    torch.set_warn_always(True)  # else a warning of an earlier test would hide one here
+    try:
+        with pytest.raises(RunError, match="No weight and no checkpoint has taken it in"):
+            goodness.readout(run.path, device="cpu", changes={**READOUT, "readout.lr": 1e30, "readout.clip": 0.0})
+    finally:
+        torch.set_warn_always(False)
+    readout = run.path / "readout"
+    with pytest.raises(UserError) as caught:
+        goodness.readout(run.path, device="cpu", changes=READOUT)
+    assert f"`goodness resume {readout}` goes on with it, `rm -r {readout}` removes it" in str(caught.value)
 
 
 def test_a_run_without_a_readout_says_how_to_train_one(backbone: Run) -> None:
@@ -553,7 +572,124 @@ def test_a_readout_for_other_classes_says_which_it_was_trained_for(stage2: Run, 
         goodness.evaluate(run.path, stage="s2", device="cpu")
 
 
-def test_a_readout_whose_run_is_gone_names_it(stage2: Run, tmp_path: Path) -> None:
-    shutil.copytree(stage2.path, tmp_path / "alone")
-    with pytest.raises(UserError, match=f"reads the run {tmp_path}, which is not there"):
-        goodness.evaluate(tmp_path / "alone", device="cpu")
+def test_a_readout_whose_run_is_gone_says_where_it_looked_and_how_to_tell_it(
+    stage2: Run, backbone: Run, tmp_path: Path
+) -> None:
+    alone = Run(Path(shutil.copytree(stage2.path, tmp_path / "alone")))
+    with pytest.raises(UserError, match=f"reads the run {tmp_path}, which is not there") as caught:
+        goodness.evaluate(alone.path, device="cpu")
+    assert f'write its new place under "run" in {alone.path}/backbone.json' in str(caught.value)
+    about = read_json(alone.path / "backbone.json")
+    write_json(alone.path / "backbone.json", {**about, "run": str(backbone.path)})
+    assert goodness.evaluate(alone.path, device="cpu")["accuracy"] == stage2.accuracy
+
+
+def test_a_readout_is_found_through_a_link_to_it_and_where_a_link_stands_for_it(
+    stage2: Run, backbone: Run, tmp_path: Path
+) -> None:
+    (tmp_path / "link").symlink_to(stage2.path)
+    assert goodness.evaluate(tmp_path / "link", device="cpu")["accuracy"] == stage2.accuracy
+    run, disk = copy_of(backbone, tmp_path), tmp_path / "large" / "disk"
+    shutil.copytree(stage2.path, disk)
+    (run.path / "readout").symlink_to(disk)
+    assert goodness.evaluate(run.path, stage="s2", device="cpu")["accuracy"] == stage2.accuracy
+    assert goodness.evaluate(run.path / "readout", device="cpu")["accuracy"] == stage2.accuracy
+
+
+# A folder that has lost or spoilt a file
+
+
+def test_a_readout_without_its_backbone_file_is_still_a_readout_and_says_what_to_do(
+    stage2: Run, backbone: Run, tmp_path: Path
+) -> None:
+    run = copy_of(stage2.backbone, tmp_path)
+    (tmp_path / "part").mkdir()
+    part = copy_of(backbone, tmp_path / "part")
+    with pytest.raises(Killed):
+        goodness.readout(part.path, device="cpu", changes=READOUT, listen=kill_after(1))
+    for place in (run, part):
+        (place.path / "readout" / "backbone.json").unlink()
+        assert Run(place.path / "readout").stage == "s2"
+        assert place.readout is not None
+    readout = run.path / "readout"
+    for question in (
+        lambda: goodness.evaluate(readout, device="cpu"),
+        lambda: goodness.evaluate(run.path, stage="s2", device="cpu"),
+        lambda: Run(readout).network(),
+        lambda: goodness.resume(part.path, device="cpu"),
+        lambda: goodness.resume(part.path / "readout", device="cpu"),
+    ):
+        with pytest.raises(RunError, match=r"has lost its backbone\.json.*rm -r .*readout\) and train it again"):
+            question()
+    with pytest.raises(UserError, match="is a readout itself"):
+        goodness.readout(readout, device="cpu")
+    assert not list((part.path / "readout" / "checkpoints").glob("*")), "nothing was trained under another name"
+
+
+def test_a_readout_of_before_the_stage_was_written_is_known_by_its_other_files(stage2: Run, tmp_path: Path) -> None:
+    readout = copy_of(stage2.backbone, tmp_path).path / "readout"
+    config = read_json(readout / "config.json")
+    assert config.pop("stage") == "s2"
+    write_json(readout / "config.json", config)
+    assert Run(readout).stage == "s2"
+    (readout / "backbone.json").unlink()
+    assert Run(readout).stage == "s2", "its result says so"
+    (readout / "result.json").unlink()
+    assert Run(readout).stage == "s1", "nothing is left that tells"
+
+
+@pytest.mark.parametrize(
+    "content", [b"{", b"[1]", b"{}", b'{"run": 3, "weights": "best", "weights_sha256": ""}', b"\xff"]
+)
+def test_a_spoilt_backbone_file_is_named(content: bytes, stage2: Run, tmp_path: Path) -> None:
+    readout = copy_of(stage2.backbone, tmp_path).path / "readout"
+    (readout / "backbone.json").write_bytes(content)
+    for question in (lambda: goodness.evaluate(readout, device="cpu"), lambda: Run(readout).backbone):
+        with pytest.raises(
+            RunError, match=rf"{readout}/backbone\.json .*restore it from a copy, or remove the readout"
+        ):
+            question()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"{",
+        b"[]",
+        b"{}",
+        b'{"reported": [], "weights": {}, "health": {}, "accuracy": []}',
+        b'{"reported": {"weights": "best"}, "weights": {"best": {}}, "health": {}, "accuracy": []}',
+        b'{"reported": {"weights": ["a"], "accuracy": 1}, "weights": {}, "health": {}, "accuracy": []}',
+        100_000 * b"[",
+    ],
+)
+def test_a_spoilt_result_is_named_and_the_advice_mends_it(content: bytes, stage2: Run, tmp_path: Path) -> None:
+    run = copy_of(stage2.backbone, tmp_path)
+    for place in (run.path, run.path / "readout"):
+        good = (place / "result.json").read_bytes()
+        (place / "result.json").write_bytes(content)
+        with pytest.raises(RunError, match=rf"{place}/result\.json is not what .* && goodness resume {place}"):
+            goodness.evaluate(place, device="cpu")
+        (place / "result.json").write_bytes(good)
+    if content == b"{":
+        (run.path / "result.json").unlink()
+        assert goodness.resume(run.path, device="cpu").accuracy == stage2.backbone.accuracy
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"format": 0}'])
+def test_a_spoilt_configuration_is_named_and_leaves_the_other_stage_alone(
+    content: bytes, stage2: Run, tmp_path: Path
+) -> None:
+    run = copy_of(stage2.backbone, tmp_path)
+    (run.path / "readout" / "config.json").write_bytes(content)
+    assert run.readout is not None
+    with pytest.raises((RunError, ConfigError), match=r"readout/config\.json"):
+        goodness.evaluate(run.path, stage="s2", device="cpu")
+    assert goodness.evaluate(run.path, device="cpu")["accuracy"] == run.accuracy
+
+
+def test_weights_of_another_stage_in_a_folder_are_told(stage2: Run, tmp_path: Path) -> None:
+    run = copy_of(stage2.backbone, tmp_path)
+    shutil.copy(run.path / "checkpoints" / "best.safetensors", run.path / "readout" / "checkpoints")
+    with pytest.raises(RunError, match=r"are of stage s1 and its config\.json is of stage s2"):
+        Run(run.path / "readout").head("best")

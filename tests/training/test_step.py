@@ -297,14 +297,14 @@ def test_sam_steps_with_the_gradient_at_the_weights_moved_uphill(mode: str) -> N
     situation = reference.first(views, labels, at)
     for depth in range(config.model.blocks):
         own = reference.network.owned(depth)
-        judged = reference.loss(situation.again())
+        judged = reference.loss(situation.again(reference))
         first = torch.autograd.grad(judged.loss, list(own.values()))
         length = math.sqrt(sum(float(g.square().sum()) for g in first))
         start = {name: p.detach().clone() for name, p in own.items()}
         with torch.no_grad():
             for p, g in zip(own.values(), first):
                 p += rho * g / length
-        second = torch.autograd.grad(reference.loss(situation.again()).loss, list(own.values()))
+        second = torch.autograd.grad(reference.loss(situation.again(reference)).loss, list(own.values()))
         with torch.no_grad():
             for (name, p), g in zip(own.items(), second):
                 expected[name] = start[name] - rate * g / (g.abs() + 1e-8)

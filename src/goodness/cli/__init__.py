@@ -15,7 +15,7 @@ try:
 except ImportError:
     sys.exit("the goodness command needs tyro: pip install tyro rich")
 
-from goodness.cli import health, listing, training
+from goodness.cli import bench, health, listing, training
 
 ABOUT = """Forward-Forward networks, trained block by block, and a clear view of which blocks work.
 
@@ -30,6 +30,7 @@ ABOUT = """Forward-Forward networks, trained block by block, and a clear view of
   goodness compare RUN RUN... means over seeds, paired differences, where predictions differ
   goodness theory RUN         the paper's theorems, checked on the run's own blocks
   goodness audit PRESET|RUN   no gradient crosses a block: the proof
+  goodness bench              how fast this machine trains and predicts, beside backpropagation
   goodness data list          the data sets; also: data get NAME, data check NAME
 
 Each command takes --help. Docs: README.md, docs/decisions.md."""
@@ -47,7 +48,16 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "compare": health.compare_command,
     "theory": health.theory_command,
     "audit": health.audit_command,
+    "bench": bench.bench_command,
     "data": listing.data_command,
+}
+
+
+IF_MEMORY_ENDS = {
+    "train": "Try a smaller --batch, --model.width or --keep.memory-mb",
+    "resume": "Its settings are fixed: take another --device, or start anew with a smaller --batch (--readout.batch)",
+    "readout": "Try a smaller --readout.batch, --readout.width or --keep.memory-mb",
+    "audit": "Try a smaller --batch",
 }
 
 
@@ -86,8 +96,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if not isinstance(trouble, MemoryError) and "memory" not in str(trouble).lower():
             raise
         err.print(
-            f"goodness: it does not fit in memory: {(str(trouble) or 'all is used').splitlines()[0]}. Try a smaller "
-            "--batch, --model.width or --keep.memory-mb",
+            f"goodness: it does not fit in memory: {(str(trouble) or 'all is used').splitlines()[0]}. "
+            f"{IF_MEMORY_ENDS.get(command, 'Close what else is running, or take another --device')}",
             markup=False,
             soft_wrap=True,
         )

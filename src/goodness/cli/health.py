@@ -14,9 +14,10 @@ from goodness.cli.terminal import import_plugins, out, print_json
 from goodness.config import Config
 from goodness.data import sources
 from goodness.diagnostics.compare import compare
-from goodness.diagnostics.health import health
+from goodness.diagnostics.health import convergence, health
 from goodness.diagnostics.locality import audit_locality
-from goodness.diagnostics.theory import theory_of_run, theory_table_rows
+from goodness.diagnostics.theory import theory_of_run
+from goodness.diagnostics.theory_report import theory_table_rows
 from goodness.errors import UserError
 from goodness.model.network import Network
 from goodness.presets import preset, presets
@@ -39,7 +40,8 @@ class HealthArgs:
     plugin: tuple[str, ...] = ()
     """Python modules or files to import first."""
     json: bool = False
-    """Print one JSON object with everything measured."""
+    """Print one JSON object with everything measured; `convergence` is the epoch, counted from 0, that first had 95 and
+    99 % of the best validation accuracy."""
 
 
 @dataclass(kw_only=True)
@@ -139,7 +141,8 @@ def health_command(arguments: list[str]) -> int:
     run = api.load(args.run)
     found = health(run, split=args.split, tta=args.tta, device=str(api.choose_device(args.device)))
     if args.json:
-        print_json(found)
+        reached = {str(share): convergence(run.metrics, share / 100) for share in (95, 99)}
+        print_json({**found, "convergence": reached})
     else:
         out.print(health_tables.blocks_table(found, run.config.preset))
         for line in health_tables.verdict_lines(found):

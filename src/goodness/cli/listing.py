@@ -69,9 +69,10 @@ class DataCheckArgs:
 
 def presets_command(arguments: list[str]) -> int:
     args = tyro.cli(PresetsArgs, args=arguments, prog="goodness presets")
-    chosen = [name for name in presets if not args.like or any(word in name for word in args.like)]
+    words = [word.lower() for word in args.like]
+    chosen = [name for name in presets if not words or any(word in name.lower() for word in words)]
     if not chosen:
-        raise UserError(f"no preset has '{args.like[0]}' in its name; {nearest(args.like[0], presets)}")
+        raise UserError(f"no preset has '{args.like[0]}' in its name; {nearest(words[0], presets)}")
     rows = [_preset_row(name) for name in chosen]
     if args.json:
         print_json(rows)

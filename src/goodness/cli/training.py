@@ -7,20 +7,22 @@ import json
 import shlex
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from goodness import api
 from goodness.cli.options import choose_parts
 from goodness.cli.terminal import err, import_plugins, out, print_json, progress_of, take_name, values_of
-from goodness.config import Config, Readout
+from goodness.config import Config, Keep, Readout
 from goodness.demo import RULES, demo_sentence, run_demo
 from goodness.errors import UserError, nearest
 from goodness.presets import preset, presets
 from goodness.report import tables
 from goodness.report.progress import Progress
 from goodness.runs import Run, load_config
+
+_READOUT = "goodness readout RUN"
 
 
 @dataclass(kw_only=True)
@@ -69,6 +71,7 @@ class ReadoutArgs(RunOptions):
     """
 
     readout: Readout
+    keep: Keep
     out: Path | None = None
     """Folder of the readout; RUN/readout by default."""
 
@@ -153,10 +156,13 @@ def readout_command(arguments: list[str]) -> int:
     if name is None:
         if rest and rest[0] not in ("-h", "--help"):
             raise UserError("name the run first: goodness readout RUN [options]")
-        out.print("usage: goodness readout RUN [options]   (goodness readout RUN --help lists them)", markup=False)
-        return 0 if rest else 2
+        if rest:
+            tyro.cli(ReadoutArgs, args=rest, default=ReadoutArgs(readout=Readout(), keep=Keep()), prog=_READOUT)
+        out.print(f"usage: {_READOUT} [options]   (goodness readout --help lists them)", markup=False)
+        return 2
     import_plugins(values_of("--plugin", rest))
-    default = ReadoutArgs(readout=load_config(name).readout)
+    config = load_config(name)
+    default = ReadoutArgs(readout=config.readout, keep=config.keep)
     args = tyro.cli(ReadoutArgs, args=rest, default=default, prog=f"goodness readout {name}")
     with progress_of(args.events, args.json) as progress:
         run = api.readout(
@@ -165,9 +171,20 @@ def readout_command(arguments: list[str]) -> int:
             data_dir=args.data_dir,
             device=args.device,
             listen=progress.listen,
-            changes={"readout": args.readout},
+            changes=_changed(args, default),
         )
     return show_run(run, args.json, args.events)
+
+
+def _changed(args: ReadoutArgs, default: ReadoutArgs) -> dict[str, Any]:
+    """The settings of a readout that were given, by dotted name."""
+    pairs = {"readout": (args.readout, default.readout), "keep": (args.keep, default.keep)}
+    return {
+        f"{group}.{one.name}": getattr(given, one.name)
+        for group, (given, before) in pairs.items()
+        for one in dataclasses.fields(given)
+        if getattr(given, one.name) != getattr(before, one.name)
+    }
 
 
 def eval_command(arguments: list[str]) -> int:

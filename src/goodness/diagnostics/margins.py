@@ -9,12 +9,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from goodness.local.barrier import attenuation, barrier
+from goodness.local.barrier import attenuation
 from goodness.local.facts import Facts, Trio
 from goodness.local.ledger import History, Ledger
 from goodness.local.negatives import draw
 from goodness.local.routing import routing_measures
+from goodness.measures import depth_saturation, loss_collapse
 from goodness.parts import Rule
+
+TOP5_CLASSES = 10
+"""With fewer classes a top-5 accuracy says nothing."""
 
 
 @torch.no_grad()
@@ -62,6 +66,37 @@ def mined_labels(goodness: Tensor, labels: Tensor, uniforms: Tensor) -> Tensor:
     return candidates.gather(1, goodness.gather(1, candidates).argmax(dim=1, keepdim=True)).squeeze(1)
 
 
+def wrong_image_measures(goodness: Tensor, labels: Tensor, partner: Tensor) -> list[dict[str, float]]:
+    """Of every block, how far the right image leads another one under the same label (the NI negative).
+
+    From goodness `[blocks, n, classes]`; `partner [n]` names each example's other image, and pairs of one class do not
+    count. With g- = g^(d) of image partner(i) under label y_i, and G the sum over blocks 0..d:
+    g_ni                         mean of g-
+    sep_cur_ni, sep_cur_ni_rate  mean of g+ - g-, share of examples where it is positive
+    sep_ni, sep_ni_rate          the same of G+ - G-
+    Nothing where all images are of one class.
+    """
+    kept = labels[partner] != labels
+    if not bool(kept.any()):
+        return [{} for _ in goodness]
+    rows, other, label = kept.nonzero().squeeze(1), partner[kept], labels[kept]
+    found, total = [], torch.zeros(len(rows), dtype=goodness.dtype)
+    for scores in goodness:
+        negative = scores[other, label]
+        margin = scores[rows, label] - negative
+        total = total + margin
+        found.append(
+            {
+                "g_ni": float(negative.mean()),
+                "sep_cur_ni": float(margin.mean()),
+                "sep_cur_ni_rate": float((margin > 0).double().mean()),
+                "sep_ni": float(total.mean()),
+                "sep_ni_rate": float((total > 0).double().mean()),
+            }
+        )
+    return found
+
+
 def inherited_margin(
     right: Tensor, negative: Tensor, rule: Rule, history: History, blocks: int, progress: float
 ) -> tuple[Tensor, Tensor]:
@@ -90,6 +125,7 @@ def evaluation_measures(
     history: History = "sum",
     progress: float = 1.0,
     of_blocks: int | None = None,
+    partner: Tensor | None = None,
 ) -> list[dict[str, float]]:
     """Health of every block from all labels' goodness `[blocks, n, classes]`.
 
@@ -97,17 +133,21 @@ def evaluation_measures(
     sep          the same for the sum over blocks 0..d (the inference margin, weight one whatever the rule)
     sep_cur_mined, sep_rate   against the mined label: mean margin of this block, share of examples with G+ > G-
     attenuation  mean of min(1, R), each example with its own weight under the rule
+    rule_weight  mean of that weight (a gate's value), and its 10th and 90th percentile
     loss_collapse  LC, mean barrier of the inference margin to the mined label
     accuracy     of the sum over blocks 0..d
     saturation   DS, that accuracy over the accuracy of all the blocks given
 
     `of_blocks` is the depth of the network where the goodness is of its first blocks only; rules may look at it.
+    With a `partner` for every example, what `wrong_image_measures` says of each block is there too.
     """
     goodness = goodness.double()
     blocks, n, _ = goodness.shape
     depth_of_network = of_blocks or blocks
     cumulative = goodness.cumsum(dim=0)
-    final = top_k_accuracy(cumulative[-1], labels)
+    accuracies = [top_k_accuracy(scores, labels) for scores in cumulative]
+    saturation = depth_saturation(accuracies)
+    wrong_image = [{}] * blocks if partner is None else wrong_image_measures(goodness, labels, partner)
     right = goodness.gather(2, labels[None, :, None].expand(blocks, n, 1)).squeeze(2)  # [blocks, n]
     report = []
     for depth in range(blocks):
@@ -124,12 +164,15 @@ def evaluation_measures(
                 "sep_cur_mined": float(margin.mean()),
                 "sep_rate": float((inference_margin > 0).double().mean()),
                 "attenuation": float(ratio.clamp(max=1).mean()),
-                "loss_collapse": float(barrier(inference_margin, beta).mean()),
+                "loss_collapse": loss_collapse(inference_margin, beta),
                 "g_pos": float(right[depth].mean()),
                 "g_neg": float(negative[depth].mean()),
                 "rule_weight": float(weight.mean()),
-                "accuracy": (accuracy := top_k_accuracy(cumulative[depth], labels)),
-                "saturation": accuracy / final if final > 0 else 1.0,
+                "rule_weight_p10": float(weight.double().quantile(0.1)),
+                "rule_weight_p90": float(weight.double().quantile(0.9)),
+                "accuracy": accuracies[depth],
+                "saturation": saturation[depth],
+                **wrong_image[depth],
             }
         )
     return report

@@ -17,17 +17,25 @@ from __future__ import annotations
 
 import copy
 import dataclasses
-import math
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from goodness.config import Config
+from goodness.diagnostics.theory_report import (
+    TOLERANCE,
+    BlockTheory,
+    Coverage,
+    Example,
+    Floor,
+    Identity,
+    Sandwich,
+    TheoryReport,
+)
 from goodness.errors import RunError, UserError
-from goodness.local.barrier import attenuation, barrier, barrier_slope, residual_weights
+from goodness.local.barrier import attenuation, barrier, barrier_slope, envelope, residual_weights
 from goodness.local.facts import Facts, Trio
 from goodness.local.ledger import Ledger
 from goodness.local.terms import Block, Current
@@ -39,138 +47,12 @@ if TYPE_CHECKING:
 
     from goodness.runs import Run
 
-TOLERANCE = 1e-9
-"""Relative, for float64: rounding gives about 1e-14, in the trained demo and at the paper's size."""
 MEASURABLE = 1e-280
 """Gradients shorter than this lose digits to underflow and are told from nothing: they are not judged."""
 DUST = torch.finfo(torch.float64).tiny
 """Numbers below it have fewer digits; bounds that small are compared up to it."""
 COVERAGE = 2000
 """Images on which the coverage is counted, unless told otherwise: half a per cent is ten of them."""
-
-
-@dataclass(frozen=True)
-class Example:
-    """One example at one block, in float64. What could not be measured (a gradient that underflows) is None."""
-
-    index: int  # its place among the images given
-    wrong: int  # the wrong label that this block finds hardest
-    margin: float  # m
-    past: float  # P
-    weight: float  # w
-    ratio: float  # R, by the formula
-    measured: float | None  # |g_cumulative| / |g_local|, over the block's parameters
-    cosine: float | None  # of the two gradients
-    error: float | None  # |g_cumulative - R g_local| / |g_local|
-    is_detached: bool  # whether neither P nor w brings a graph along
-
-    @property
-    def inherited(self) -> float:
-        """w P."""
-        return self.weight * self.past
-
-    @property
-    def is_separated(self) -> bool:
-        """Whether the theorem's assumptions hold: the block and its past are both on the right side."""
-        return self.margin >= 0 and self.past >= 0 and self.weight >= 0
-
-    @property
-    def obeys(self) -> bool:
-        """Whether the gradient is R times the local one, in direction and length."""
-        if self.measured is None or self.cosine is None:
-            return self.is_detached
-        is_as_long = abs(self.measured - self.ratio) <= TOLERANCE * self.ratio
-        return self.is_detached and self.cosine >= 1 - TOLERANCE and is_as_long
-
-
-@dataclass(frozen=True)
-class Identity:
-    """The parameter-gradient identity over the gradient examples; extremes are None where nothing was measured."""
-
-    measured: int
-    violations: int
-    smallest_cosine: float | None
-    largest_error: float | None
-
-
-@dataclass(frozen=True)
-class Sandwich:
-    """The bounds on R: by its formula on the coverage examples, by the gradients' lengths on the gradient examples."""
-
-    inside: int
-    measured_inside: int
-    violations: int
-
-
-@dataclass(frozen=True)
-class Floor:
-    """The gradient floor on the coverage examples, whose residual weights are those of one batch of them all.
-
-    A slack is how far |dJ/dm| lies above its floor. `unresolved` are the examples with m <= 0, which have a floor of
-    lambda (w_min / w_max) beta / 2 whatever the past.
-    """
-
-    coefficient: float  # lambda_curr(d)
-    examples: int
-    unresolved: int
-    violations: int
-    smallest_slack: float
-    smallest_unresolved_slack: float | None
-
-
-@dataclass(frozen=True)
-class Coverage:
-    """Shares of examples inside the theorem's assumptions, and means as in Table assumption_coverage."""
-
-    examples: int
-    margin_positive: float  # share with m >= 0
-    past_positive: float  # share with P >= 0
-    both: float
-    mean_margin: float
-    mean_past: float
-    mean_weight: float
-    mean_inherited: float  # of w P
-    mean_ratio: float  # of R; a few examples with P < 0 can make it large
-    mean_clipped_ratio: float  # of min(1, R)
-    ratio_at_means: float  # R at the means of m and w P: the paper's column
-
-
-@dataclass(frozen=True)
-class BlockTheory:
-    """All that was checked at one block."""
-
-    block: int
-    identity: Identity
-    sandwich: Sandwich
-    floor: Floor | None  # None where the objective has no current-block term
-    coverage: Coverage
-    examples: tuple[Example, ...]
-
-    @property
-    def violations(self) -> int:
-        floor = 0 if self.floor is None else self.floor.violations
-        return self.identity.violations + self.sandwich.violations + floor
-
-
-@dataclass(frozen=True)
-class TheoryReport:
-    """What the theorems say and what was found, for every block that has a past."""
-
-    rule: str
-    history: str
-    beta: float
-    examples: int  # whose gradients were taken
-    coverage_examples: int
-    blocks: tuple[BlockTheory, ...]
-    note: str  # what a reader should know before reading the numbers; often empty
-
-    @property
-    def holds(self) -> bool:
-        return all(block.violations == 0 for block in self.blocks)
-
-    def as_dict(self) -> dict[str, Any]:
-        """Plain data for JSON, strict JSON too: a number that is not finite becomes None."""
-        return {"holds": self.holds, **_plain(dataclasses.asdict(self))}
 
 
 def check_theory(
@@ -248,22 +130,6 @@ def theory_of_run(
         raise UserError(f"{data.name} has no {split} split here")
     with api.prepared(chosen, config.deterministic):
         return check_theory(network, config, rows.images, rows.labels, examples=examples, coverage=coverage, seed=seed)
-
-
-def theory_table_rows(report: TheoryReport) -> list[dict[str, Any]]:
-    """One flat row per block for a table, plain data: `block`, `holds`, and every field of the block's four parts.
-
-    A key is the part's name and the field's: `identity_violations`, `coverage_both`; a floor that is not there is None.
-    """
-    rows = []
-    for one in report.blocks:
-        row: dict[str, Any] = {"block": one.block, "holds": one.violations == 0}
-        for kind in (Identity, Sandwich, Floor, Coverage):
-            part = kind.__name__.lower()
-            found = getattr(one, part)
-            row |= {f"{part}_{field.name}": getattr(found, field.name, None) for field in dataclasses.fields(kind)}
-        rows.append(_plain(row))
-    return rows
 
 
 # The pair of hypotheses, and what a block knows of it
@@ -396,12 +262,6 @@ def _unit(vector: Tensor) -> tuple[Tensor, float]:
     return scaled / length, float(largest * length)
 
 
-def envelope(inherited: Tensor, beta: float) -> tuple[Tensor, Tensor]:
-    """Theorem 1's bounds on R where m >= 0 and w P >= 0: exp(-beta w P) and min(1, 2 exp(-beta w P))."""
-    lower = torch.exp(-beta * inherited)
-    return lower, (2 * lower).clamp(max=1)
-
-
 def check_sandwich(margin: Tensor, past: Tensor, weight: Tensor, ratio: Tensor, beta: float) -> tuple[int, int]:
     """How many examples are inside the theorem's assumptions, and how many of these break its bounds."""
     inside = (margin >= 0) & (past >= 0) & (weight >= 0)
@@ -521,7 +381,7 @@ def _pixels(images: Tensor, dtype: torch.dtype) -> Tensor:
     return images.to(dtype) / 255 if images.dtype == torch.uint8 else images.to(dtype)
 
 
-def _goodness(network: Network, images: Tensor, memory_mb: int) -> Tensor:
+def _goodness(network: Network, images: Tensor, memory_mb: int | None) -> Tensor:
     """Goodness `[blocks, n, classes]` under all labels, in chunks; float64 on the CPU from here on."""
     rows, at_once = chunk_sizes(network, memory_mb)
     mean, found = network.mean, []
@@ -565,12 +425,3 @@ def _note(config: Config, blocks: list[BlockTheory]) -> str:
     if unseen:
         notes.append(f"Gradients too small for float64 on every example at block {', '.join(unseen)}.")
     return " ".join(notes)
-
-
-def _plain(value: Any) -> Any:
-    """Dictionaries, lists, and numbers that strict JSON has a word for."""
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -36,6 +36,12 @@ def attenuation(margin: Tensor, past: Tensor, weight: Tensor | float, beta: floa
     )
 
 
+def envelope(inherited: Tensor, beta: float) -> tuple[Tensor, Tensor]:
+    """Theorem 1's bounds on R where m >= 0 and w P >= 0: exp(-beta w P) and min(1, 2 exp(-beta w P))."""
+    lower = torch.exp(-beta * inherited)
+    return lower, (2 * lower).clamp(max=1)
+
+
 def residual_weights(past: Tensor, beta: float, w_min: float, w_max: float) -> Tensor:
     """Weights of mean one that lean on what the earlier blocks left unresolved (Eq. residual_weights).
 

@@ -27,6 +27,9 @@ class Constant(Rule):
     def check(self) -> None:
         _in_unit("rule.gamma", self.gamma)
 
+    def only_weight(self, config: Config) -> float | None:
+        return self.gamma
+
     def weight(self, past: Past) -> Tensor:
         return torch.full_like(past.total, self.gamma)
 
@@ -55,9 +58,13 @@ class Ramp(Rule):
             return [("last", why), ("until", why)]
         return [("until", "the weight ends where it starts")] if self.first == self.last else []
 
+    def only_weight(self, config: Config) -> float | None:
+        return self.first if config.epochs == 1 or self.first == self.last else None
+
     def weight(self, past: Past) -> Tensor:
-        share = min(1.0, past.progress / self.until)
-        return torch.full_like(past.total, self.first + share * (self.last - self.first))
+        share = past.progress / self.until
+        share = share.clamp(max=1.0) if isinstance(share, Tensor) else min(1.0, share)
+        return torch.zeros_like(past.total) + (self.first + share * (self.last - self.first))
 
 
 @register_rule("progressive")
@@ -76,6 +83,9 @@ class Progressive(Rule):
 
     def idle(self, config: Config) -> list[tuple[str, str]]:
         return [("first", "of two blocks, the one with a history is the deepest")] if config.model.blocks == 2 else []
+
+    def only_weight(self, config: Config) -> float | None:
+        return self.last if config.model.blocks == 2 or self.first == self.last else None
 
     def weight(self, past: Past) -> Tensor:
         share = (past.depth - 1) / (past.blocks - 2) if past.blocks > 2 else 1.0
@@ -111,6 +121,9 @@ class Gated(Rule):
             return [(name, "the gate has a weight of 0 to open for (gamma0)") for name in ("tau", "kappa", "source")]
         same = "with two blocks, all earlier blocks are the previous one"
         return [("source", same)] if config.model.blocks == 2 else []
+
+    def only_weight(self, config: Config) -> float | None:
+        return 0.0 if self.gamma0 == 0 else None
 
     def weight(self, past: Past) -> Tensor:
         support = past.total if self.source == "cumulative" else past.previous

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -11,6 +12,9 @@ from torch import Tensor, nn
 from goodness.local.facts import Facts
 from goodness.model.attention import widen
 from goodness.parts import Term, register_term
+
+if TYPE_CHECKING:
+    from goodness.config import Config
 
 EPSILON = 1e-6
 """Added to a feature's variance, so that one that is the same for every example correlates with nothing."""
@@ -43,6 +47,9 @@ class Diversity(Term):
     weight: float = 0.05
     """lambda_div."""
 
+    def looks_at(self, config: Config) -> frozenset[str]:
+        return frozenset()
+
     def loss(self, facts: Facts, module: None) -> Tensor:
         return off_diagonal_power(correlations(facts.pooled[: len(facts.labels)]))
 
@@ -62,6 +69,9 @@ class Probe(Term):
     @property
     def wants_neutral(self) -> bool:
         return True
+
+    def looks_at(self, config: Config) -> frozenset[str]:
+        return frozenset()
 
     def module_for(self, width: int, aspects: int, classes: int) -> nn.Module:
         return nn.Linear(width, classes)

@@ -62,7 +62,7 @@ class Past:
     previous: Tensor  # [batch], the block before this one alone
     depth: int
     blocks: int
-    progress: float  # share of the epochs done, 0 to 1
+    progress: float | Tensor  # share of the epochs done, 0 to 1; one number, in a tensor where steps are recorded
 
 
 @dataclass

@@ -34,7 +34,7 @@ class Ledger:
         """The ledger as it stands; later entries do not reach the copy."""
         return copy.copy(self)
 
-    def past(self, like: Tensor, blocks: int, progress: float) -> Past:
+    def past(self, like: Tensor, blocks: int, progress: float | Tensor) -> Past:
         """The rule's view; `like` gives batch size, type and device for the first block, which has no past."""
         zero = torch.zeros_like(like)
         total = zero if self._goodness is None else self._goodness.pos

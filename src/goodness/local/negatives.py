@@ -6,7 +6,8 @@ kept. Drawing the same label twice changes nothing, so each distinct label is sc
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from goodness.errors import ConfigError
-from goodness.parts import NegativesPart, register_negatives
+from goodness.parts import Fact, NegativesPart, register_negatives, within_wrong_labels
 
 if TYPE_CHECKING:
     from goodness.config import Config
@@ -83,26 +84,41 @@ def highest_distinct(offsets: Tensor, scores: Tensor, count: int) -> list[Tensor
 def hardest(mining: Mining, score: Score, k: int, count: int = 1) -> Tensor:
     """The `count` hardest distinct labels of k draws, `[count * batch]`, all examples' hardest first.
 
-    Three ways to the same labels: all wrong labels scored and masked to those drawn (k at least their number),
-    each distinct draw scored once (any shape), or the k draws scored as they come (fixed shapes).
+    Each distinct draw is scored once. Where shapes must be the same at every step, there is room for `room` pairs:
+    more than any batch will have, fewer than all.
     """
     batch, wrongs = len(mining.labels), mining.classes - 1
     offsets = draw(mining.uniforms[:, :k], mining.classes)
-    rows = torch.arange(batch, device=offsets.device)
-    if mining.fixed_shapes and k < wrongs:
-        scores = score(rows.repeat_interleave(k), mining.wrong(offsets).reshape(-1)).reshape(batch, k)
-        return torch.cat([mining.wrong(best) for best in highest_distinct(offsets, scores, count)])
     drawn = torch.zeros(batch, wrongs, dtype=torch.bool, device=offsets.device).scatter_(1, offsets, True)
     all_offsets = torch.arange(wrongs, device=offsets.device).expand(batch, wrongs)
-    every = mining.wrong(all_offsets)
     if mining.fixed_shapes:
-        scores = score(rows.repeat_interleave(wrongs), every.reshape(-1)).reshape(batch, wrongs)
-        scores = scores.masked_fill(~drawn, -torch.inf)
+        pairs = first_places(drawn.flatten(), room(k, wrongs, batch))
     else:
-        pair_rows, pair_columns = drawn.nonzero(as_tuple=True)
-        some = score(pair_rows, every[pair_rows, pair_columns])
-        scores = some.new_full((batch, wrongs), -torch.inf).index_put_((pair_rows, pair_columns), some)
+        pairs = drawn.flatten().nonzero().squeeze(1)
+    rows = torch.div(pairs, wrongs, rounding_mode="floor").clamp(max=batch - 1)
+    some = score(rows, (mining.labels[rows] + 1 + pairs % wrongs) % mining.classes)
+    scores = some.new_full((batch * wrongs + 1,), -torch.inf).scatter_(0, pairs, some)[:-1].reshape(batch, wrongs)
     return torch.cat([mining.wrong(best) for best in highest_distinct(all_offsets, scores, count)])
+
+
+def room(k: int, wrongs: int, batch: int) -> int:
+    """Places for the distinct ones of k draws out of `wrongs` labels for every image: eight deviations above the mean.
+
+    A batch that needs more comes once in 1e15; its last pairs would stay unscored.
+    """
+    missed, missed_both = (1 - 1 / wrongs) ** k, max(0.0, 1 - 2 / wrongs) ** k
+    mean = wrongs * (1 - missed)
+    variance = max(0.0, wrongs * missed + wrongs * (wrongs - 1) * missed_both - (wrongs * missed) ** 2)
+    likely = 64 * math.ceil((batch * mean + 8 * math.sqrt(batch * variance)) / 64)
+    return min(likely, batch * min(k, wrongs))
+
+
+def first_places(chosen: Tensor, count: int) -> Tensor:
+    """The places `[count]` of the first True ones of a row; `len(chosen)` where there are no more."""
+    rank = chosen.cumsum(0) - 1
+    rank = torch.where(chosen & (rank < count), rank, count)
+    places = torch.full((count + 1,), len(chosen), device=chosen.device)
+    return places.scatter_(0, rank, torch.arange(len(chosen), device=chosen.device))[:-1]
 
 
 def hardest_plainly(mining: Mining, score: Score, k: int, count: int = 1) -> Tensor:
@@ -157,24 +173,44 @@ class Mined(NegativesPart):
                 "leave one of them at 1"
             )
 
-    def idle(self, config: Config) -> list[tuple[str, str]]:
+    def check_classes(self, classes: int) -> None:
+        super().check_classes(classes)
+        within_wrong_labels("among", self.among, classes)
+
+    @property
+    def most_draws(self) -> int:
+        """The most draws that any block makes."""
+        return self.k_first if self.once else max(self.k_first, self.k_last)
+
+    def idle(self, config: Config) -> list[tuple[str, str] | Fact]:
         at_first_alone = config.model.blocks == 1 or self.once
-        found: list[tuple[str, str]] = []
+        found = [*super().idle(config)]
         if self.k_first == self.k_last:
             found.append(("ramp", "k_first and k_last are the same"))
         elif at_first_alone and self.ramp == "depth":
             found.append(("k_last", "the first block alone mines, with k_first draws (the reported health has k_last)"))
         elif config.epochs == 1 and self.ramp == "epochs":
             found.append(("k_last", "the one epoch has k_first draws (the reported health has k_last)"))
-        last_counts = all(name != "k_last" for name, _ in found)
+        last_counts = all(name != "k_last" for name, *_ in found)
         if self.k_first == 1 and (self.k_last == 1 or not last_counts):
             found += [(name, "a single draw leaves nothing to choose from") for name in ("mine_on", "among")]
         elif at_first_alone and config.augment == "none":
             found.append(("mine_on", "without augmentation, both streams are the same at the first block"))
+        draws = self.most_draws
+        few = f"{draws} draws give at most {draws} labels (negatives.k_first, negatives.k_last)"
+        for name, wanted in (("count", self.count), ("among", self.among)):
+            if wanted > draws and (name == "count" or draws > 1):
+                found.append(Fact(name, few, "asks for more than there is", always=True))
         return found
+
+    def signature(self, progress: float) -> Hashable:
+        return self._draws(progress) if self.ramp == "epochs" else None
 
     def candidates(self, mining: Mining) -> int:
         share = mining.progress if self.ramp == "epochs" else mining.depth / max(1, mining.blocks - 1)
+        return self._draws(share)
+
+    def _draws(self, share: float) -> int:
         return round(self.k_first + share * (self.k_last - self.k_first))
 
     def choose(self, mining: Mining) -> Tensor:
@@ -191,6 +227,13 @@ class Mined(NegativesPart):
 @dataclass(frozen=True, kw_only=True)
 class Teacher(Mined):
     """Scored by the moving average of the block (the paper's default)."""
+
+    def idle(self, config: Config) -> list[tuple[str, str] | Fact]:
+        found = super().idle(config)
+        if config.optim.ema == 0 and self.most_draws != 1:
+            why = "optim.ema is 0, so that the moving average is the network itself"
+            found.append(Fact("", why, "mines as online would", always=True))
+        return found
 
     def scorer(self, mining: Mining) -> Score:
         return mining.teacher
@@ -209,6 +252,9 @@ class Online(Mined):
 @dataclass(frozen=True, kw_only=True)
 class Random(NegativesPart):
     """Any wrong label, with equal chance; no scoring. Several of them are drawn without replacement."""
+
+    def signature(self, progress: float) -> Hashable:
+        return None
 
     def choose(self, mining: Mining) -> Tensor:
         return torch.cat([mining.wrong(one) for one in draw_distinct(mining.uniforms, mining.classes, self.count)])

@@ -15,7 +15,8 @@ Modules = Mapping[str, Any] | nn.ModuleDict
 
 
 class Objective:
-    """Sums the terms, each with its coefficient at the block's depth; terms whose coefficient is zero are skipped."""
+    """Sums the terms, each with its coefficient at the block's depth and at this point of the training; terms whose
+    coefficient is zero from the start are skipped."""
 
     def __init__(self, terms: Mapping[str, Term]) -> None:
         self.terms = dict(terms)
@@ -30,7 +31,7 @@ class Objective:
                 found = list(value.shape) if isinstance(value, Tensor) else value
                 raise ConfigError(f"term '{name}' must give a scalar tensor, and gave {found}")
             values[name] = value
-            total = total + term.coefficient(facts.depth, facts.blocks) * value
+            total = total + term.coefficient(facts.depth, facts.blocks, facts.progress) * value
         return total, values
 
     def after_step(self, facts: Facts, modules: Modules) -> None:

@@ -55,6 +55,8 @@ def routing_measures(notes: dict[str, Tensor]) -> dict[str, Tensor]:
 class RouterTerm(Term):
     """A regulariser that needs a block with experts."""
 
+    joins_backprop = True
+
     def check_model(self, model: Any) -> None:
         if isinstance(model.block, Hybrid) and model.block.experts < 2:
             raise ConfigError(
@@ -66,11 +68,18 @@ class RouterTerm(Term):
         no_router = isinstance(config.model.block, ConvStages)
         return [("weight", "a block of convolutions has no router")] if no_router else []
 
-    def routing(self, facts: Facts) -> Routing:
+    def looks_at(self, config: Config) -> frozenset[str]:
+        return frozenset({"negatives"})  # the router sends the negatives' tokens too
+
+    def of_routing(self, routing: Routing) -> Tensor:
+        """The value for one block's choices."""
+        raise NotImplementedError
+
+    def loss(self, facts: Facts, module: None) -> Tensor:
         routing = routing_of(facts.notes)
         if routing is None:
             raise ConfigError(f"objective.{self.kind} weighs a router, and this block notes none")
-        return routing
+        return self.of_routing(routing)
 
 
 @register_term("balance")
@@ -81,8 +90,8 @@ class Balance(RouterTerm):
     weight: float = 0.01
     """lambda_bal."""
 
-    def loss(self, facts: Facts, module: None) -> Tensor:
-        return switch_balance(self.routing(facts))
+    def of_routing(self, routing: Routing) -> Tensor:
+        return switch_balance(routing)
 
 
 @register_term("router-z")
@@ -93,5 +102,5 @@ class RouterZ(RouterTerm):
     weight: float = 0.001
     """lambda_z."""
 
-    def loss(self, facts: Facts, module: None) -> Tensor:
-        return router_z(self.routing(facts))
+    def of_routing(self, routing: Routing) -> Tensor:
+        return router_z(routing)

@@ -114,8 +114,16 @@ class SupCon(Term):
             found += [(name, "it takes more than one epoch to get there") for name in ("late", "temperature_last")]
         return found
 
-    def coefficient(self, depth: int, blocks: int) -> float:
-        return self.weight if self.at == "every" or depth == blocks - 1 else 0.0
+    def looks_at(self, config: Config) -> frozenset[str]:
+        return frozenset()
+
+    def coefficient(self, depth: int, blocks: int, progress: float | Tensor = 0.0) -> float | Tensor:
+        if self.at == "last" and depth < blocks - 1:
+            return 0.0
+        if self.late is None:
+            return self.weight
+        is_late = (progress >= 0.5).to(progress.dtype) if isinstance(progress, Tensor) else float(progress >= 0.5)
+        return self.weight + is_late * (self.late - self.weight)
 
     @property
     def wants_neutral(self) -> bool:
@@ -130,10 +138,7 @@ class SupCon(Term):
         embeddings = module(pooled)
         labels = facts.labels.repeat(2)
         facts.scratch["supcon"] = embeddings.detach()
-        value = supcon(embeddings, labels, module.queue, module.queue_labels, self.temperature_at(facts.progress))
-        if self.late is None:
-            return value
-        return torch.where(facts.progress < 0.5, value, self.late / self.weight * value)
+        return supcon(embeddings, labels, module.queue, module.queue_labels, self.temperature_at(facts.progress))
 
     def temperature_at(self, progress: Tensor) -> float | Tensor:
         """t = t_0 + progress (t_1 - t_0); a plain number where it stays as it is."""

@@ -13,7 +13,8 @@ from goodness.errors import ConfigError
 from goodness.local.barrier import attenuation, barrier, barrier_slope, residual_weights
 from goodness.local.facts import Facts
 from goodness.model.attention import widen
-from goodness.parts import Term, register_term
+from goodness.model.look import dead_aspects
+from goodness.parts import MULTIPLIES_NOTHING, Fact, Term, register_term
 
 if TYPE_CHECKING:
     from goodness.config import Config
@@ -54,6 +55,36 @@ class Aspects(Term):
                 f"{len(self.losses)}: give one of each per aspect"
             )
 
+    def idle(self, config: Config) -> list[tuple[str, str] | Fact]:
+        found: list[tuple[str, str] | Fact] = []
+        dead = dead_aspects(config)
+        for a, weight in enumerate(self.lambdas):
+            if a in dead and weight != 0:
+                found.append(Fact(f"lambdas[{a}]", dead[a], *MULTIPLIES_NOTHING))
+            if a in dead or weight == 0:
+                found.append((f"losses[{a}]", f"lambdas[{a}] is 0" if weight == 0 else dead[a]))
+        live = self._live_losses(config)
+        if not live:
+            found.append(("weight", "every aspect has a lambda of 0 or is always zero"))
+        if "margin" not in live:
+            found.append(("theta_init", "no aspect at work has the margin loss, whose threshold it is"))
+        if config.model.blocks == 1:
+            found.append(("history", "there is one block, and no earlier one"))
+        elif config.rule.only_weight(config) == 0:
+            found.append(("history", "the rule's weight is always 0"))
+        return found
+
+    def looks_at(self, config: Config) -> frozenset[str]:
+        live = self._live_losses(config)
+        found = {"blend"} if live else set()
+        found |= {"history"} if live and self.history else set()
+        return frozenset(found | ({"beta"} if "rank" in live else set()))
+
+    def _live_losses(self, config: Config) -> list[str]:
+        """The losses of the aspects that have a weight and can differ from zero."""
+        dead, pairs = dead_aspects(config), zip(self.lambdas, self.losses)
+        return [kind for a, (weight, kind) in enumerate(pairs) if weight != 0 and a not in dead]
+
     def module(self, width: int, aspects: int) -> nn.Module:
         if aspects != len(self.lambdas):
             raise ConfigError(
@@ -84,6 +115,9 @@ class Aspects(Term):
 @dataclass(frozen=True, kw_only=True)
 class Block(Term):
     """The cumulative discrimination loss (Eq. Lblock): l_beta(M), blended over the two kinds of negatives."""
+
+    def looks_at(self, config: Config) -> frozenset[str]:
+        return frozenset({"history", "beta", "blend"})
 
     def loss(self, facts: Facts, module: None) -> Tensor:
         return facts.blend([barrier(margin, facts.beta).mean() for margin in facts.cumulative_margins()])
@@ -124,7 +158,10 @@ class Current(Term):
         flat = "every example weighs the same (residual is off)"
         return [] if self.residual else [("w_min", flat), ("w_max", flat)]
 
-    def coefficient(self, depth: int, blocks: int) -> float:
+    def looks_at(self, config: Config) -> frozenset[str]:
+        return frozenset({"beta", "blend"})
+
+    def coefficient(self, depth: int, blocks: int, progress: float | Tensor = 0.0) -> float:
         return self.weight * (1 + self.rho * depth / max(1, blocks - 1))
 
     def loss(self, facts: Facts, module: None) -> Tensor:
@@ -156,6 +193,9 @@ class DepthOrder(Term):
         alone = "the first block has no earlier one to stand in order with, and there is one block"
         return [("weight", alone)] if config.model.blocks == 1 else []
 
+    def looks_at(self, config: Config) -> frozenset[str]:
+        return frozenset() if config.model.blocks == 1 else frozenset({"negatives"})
+
     def loss(self, facts: Facts, module: None) -> Tensor:
         if facts.depth == 0:
             return facts.goodness.pos.new_zeros(())
@@ -172,6 +212,9 @@ class Reconstruction(Term):
 
     weight: float = 0.05
     """lambda_recon."""
+
+    def looks_at(self, config: Config) -> frozenset[str]:
+        return frozenset()
 
     def module(self, width: int, aspects: int) -> nn.Module:
         return nn.Linear(width, width)
@@ -204,6 +247,9 @@ class MissingGradient(Term):
     def idle(self, config: Config) -> list[tuple[str, str]]:
         grows = self.rho != 0 and config.model.blocks == 1
         return [("rho", "the target grows over depth, and there is one block")] if grows else []
+
+    def looks_at(self, config: Config) -> frozenset[str]:
+        return frozenset({"history", "beta", "blend"})
 
     def loss(self, facts: Facts, module: None) -> Tensor:
         target = 1 + self.rho * facts.depth / max(1, facts.blocks - 1)

@@ -6,6 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from goodness import kernels
+
+NORM_EPSILON = 1e-6
+
 
 class RMSNorm(nn.Module):
     """x / rms(x) * scale, over the last dimension, in float32."""
@@ -15,7 +19,7 @@ class RMSNorm(nn.Module):
         self.scale = nn.Parameter(torch.ones(width))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, (x.shape[-1],), self.scale.to(x.dtype), 1e-6)
+        return F.rms_norm(x, (x.shape[-1],), self.scale.to(x.dtype), NORM_EPSILON)
 
 
 def widen(x: Tensor) -> Tensor:
@@ -55,13 +59,25 @@ class SelfAttention(nn.Module):
         self.register_buffer("sine", angles.sin().float(), persistent=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        batch, tokens, width = x.shape
-        qkv = self.qkv(x).reshape(batch, tokens, 3, self.heads, width // self.heads)
+        return self.out(self.mix(self.qkv(x)))
+
+    def mix(self, qkv: Tensor) -> Tensor:
+        """`[batch, tokens, 3 * width]`, query, key and value side by side, to `[batch, tokens, width]`."""
+        if kernels.are_used(qkv):
+            from goodness.kernels.short_attention import serves, short_attention
+
+            if serves(qkv, self.heads):
+                return short_attention(qkv.contiguous(), self.cosine.float(), self.sine.float(), self.heads)
+        return self.mix_plainly(qkv)
+
+    def mix_plainly(self, qkv: Tensor) -> Tensor:
+        batch, tokens, wide = qkv.shape
+        qkv = qkv.reshape(batch, tokens, 3, self.heads, wide // (3 * self.heads))
         query, key, value = qkv.permute(2, 0, 3, 1, 4)  # each [batch, heads, tokens, head width]
         cosine, sine = self.cosine.to(query.dtype), self.sine.to(query.dtype)
         query, key = rotate(query, cosine, sine), rotate(key, cosine, sine)
         mixed = F.scaled_dot_product_attention(query, key, value)
-        return self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        return mixed.transpose(1, 2).reshape(batch, tokens, wide // 3)
 
 
 class AttentionPool(nn.Module):
@@ -75,3 +91,12 @@ class AttentionPool(nn.Module):
     def forward(self, tokens: Tensor) -> Tensor:
         scores = (self.norm(tokens) * self.query.to(tokens.dtype)).sum(dim=-1, keepdim=True)
         return (widen(scores).softmax(dim=1).to(tokens.dtype) * tokens).sum(dim=1)
+
+    def with_energy(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, and the mean square of the tokens, `[batch]`, from one reading of them where that can be had."""
+        if kernels.are_used(tokens):
+            from goodness.kernels.pool import pool, serves
+
+            if serves(tokens):
+                return pool(tokens.contiguous(), self.norm.scale * self.query, NORM_EPSILON)
+        return self(tokens), widen(tokens).square().mean(dim=(1, 2))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from goodness import kernels
+
 
 class GEGLU(nn.Module):
     """down(gelu(gate(x)) * up(x)); gate and up are one matrix product."""
@@ -15,5 +17,19 @@ class GEGLU(nn.Module):
         self.down = nn.Linear(hidden, width, bias=False)
 
     def forward(self, x: Tensor) -> Tensor:
-        gate, up = self.gate_up(x).chunk(2, dim=-1)
-        return self.down(F.gelu(gate) * up)
+        return self.down(gated(self.gate_up(x)))
+
+
+def gated(gate_up: Tensor) -> Tensor:
+    """gelu(gate) * up of `[..., 2 * hidden]`, gate first."""
+    if kernels.are_used(gate_up):
+        from goodness.kernels.geglu import geglu
+
+        flat = gate_up.reshape(-1, gate_up.shape[-1]).contiguous()
+        return geglu(flat).reshape(*gate_up.shape[:-1], gate_up.shape[-1] // 2)
+    return gated_plainly(gate_up)
+
+
+def gated_plainly(gate_up: Tensor) -> Tensor:
+    gate, up = gate_up.chunk(2, dim=-1)
+    return F.gelu(gate) * up

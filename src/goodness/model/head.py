@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
@@ -12,6 +13,9 @@ from goodness.errors import ConfigError
 from goodness.model.attention import AttentionPool, RMSNorm, widen
 from goodness.model.block import GoodnessHead, Notes
 from goodness.parts import GoodnessPart, register_goodness
+
+if TYPE_CHECKING:
+    from goodness.config import Config
 
 
 @register_goodness("aspects")
@@ -28,6 +32,13 @@ class AspectGoodness(GoodnessPart):
 
     def build(self, width: int, classes: int) -> GoodnessHead:
         return AspectHead(width, classes, self.temperature)
+
+    def why_zero(self, aspect: str, config: Config) -> str:
+        if aspect != "sharpness":
+            return super().why_zero(aspect, config)
+        has_setting = hasattr(config.model.block, "memory")
+        remedy = " (--model.block.memory 64 would give it one)" if has_setting else ", and no block here has one"
+        return f"sharpness is always zero without memory{remedy}"
 
 
 class AspectHead(GoodnessHead):
@@ -52,9 +63,8 @@ class AspectHead(GoodnessHead):
         return self.alpha_raw.softmax(dim=0)
 
     def forward(self, tokens: Tensor, labels: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
-        pooled = self.pool(tokens)
+        pooled, energy = self.pool.with_energy(tokens)
         align = F.cosine_similarity(widen(pooled), widen(self.prototypes[labels]), dim=-1) / self.temperature
-        energy = widen(tokens).square().mean(dim=(1, 2))
         learned = F.softplus(widen(self.learned(pooled)).squeeze(-1))
         sharpness = notes["sharpness"] if "sharpness" in notes else torch.zeros_like(align)
         aspects = torch.stack([align, energy, sharpness.to(align.dtype), learned], dim=-1)

@@ -12,7 +12,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from goodness.kernels import computed_in
 from goodness.model.attention import widen
+from goodness.model.feedforward import gated, gated_plainly
 
 GROUPED = (torch.float32, torch.bfloat16, torch.float16)
 """What torch's grouped matrix product takes, if rows are whole multiples of 16 bytes; else we go the plain way."""
@@ -47,25 +49,25 @@ class MixtureOfExperts(nn.Module):
         flat = x.reshape(-1, x.shape[-1])
         with torch.autocast(x.device.type, enabled=False):  # a router in bfloat16 would flip its choices
             routing = route(F.linear(widen(flat), self.router.weight.to(widen(flat).dtype)), self.k)
-        if self.is_aligned and _computed_in(flat) == torch.bfloat16:
+        if self.is_aligned and computed_in(flat) == torch.bfloat16:
             return self.mix(flat, routing).reshape(x.shape), routing
         return self._mix_outside_graphs(flat, routing).reshape(x.shape), routing
 
     @torch.compiler.disable()
     def _mix_outside_graphs(self, flat: Tensor, routing: Routing) -> Tensor:
         """Where a compiled graph could not take the grouped product in (it knows bfloat16 alone) or the plain way."""
-        mix = self.mix if self.is_aligned and _computed_in(flat) in GROUPED else self.mix_plainly
+        mix = self.mix if self.is_aligned and computed_in(flat) in GROUPED else self.mix_plainly
         return mix(flat, routing)
 
     def mix(self, flat: Tensor, routing: Routing) -> Tensor:
         """Sort the (token, choice) pairs by expert, one grouped product per layer, sort back, weigh, add."""
-        dtype = _computed_in(flat)
+        dtype = computed_in(flat)
         tokens, k = routing.chosen.shape
         order = routing.chosen.reshape(-1).argsort(stable=True)
         ends = load(routing).cumsum(dim=0).to(torch.int32)
         inputs = flat.to(dtype)[order // k]
-        gate, up = F.grouped_mm(inputs, self.gate_up.to(dtype), offs=ends).chunk(2, dim=-1)
-        outputs = F.grouped_mm(F.gelu(gate) * up, self.down.to(dtype), offs=ends)
+        hidden = gated(F.grouped_mm(inputs, self.gate_up.to(dtype), offs=ends))
+        outputs = F.grouped_mm(hidden, self.down.to(dtype), offs=ends)
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
         return (outputs[back].reshape(tokens, k, -1) * routing.weights.unsqueeze(-1).to(dtype)).sum(dim=1)
 
@@ -74,15 +76,9 @@ class MixtureOfExperts(nn.Module):
         total = torch.zeros_like(flat)
         for expert in range(self.experts):
             tokens, choice = (routing.chosen == expert).nonzero(as_tuple=True)
-            gate, up = (flat[tokens] @ self.gate_up[expert]).chunk(2, dim=-1)
-            output = (F.gelu(gate) * up) @ self.down[expert]
+            output = gated_plainly(flat[tokens] @ self.gate_up[expert]) @ self.down[expert]
             total = total.index_add(0, tokens, output * routing.weights[tokens, choice].unsqueeze(-1).to(output.dtype))
         return total
-
-
-def _computed_in(x: Tensor) -> torch.dtype:
-    kind = x.device.type
-    return torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
 
 
 def load(routing: Routing) -> Tensor:

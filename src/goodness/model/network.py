@@ -34,14 +34,42 @@ def shapes_by_depth(config: Model, width: int, grid: tuple[int, int]) -> list[tu
     return shapes
 
 
-class Network(nn.Module):
+class Stemmed(nn.Module):
+    """Images of one shape and a number of classes, standardised and turned into tokens; what follows is built on it."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(
+        self,
+        config: Model,
+        shape: tuple[int, int, int],
+        classes: int,
+        mean: tuple[float, ...] | None,
+        std: tuple[float, ...] | None,
+    ) -> None:
+        super().__init__()
+        channels = shape[0]
+        self.config, self.shape, self.classes = config, shape, classes
+        self.class_names = tuple(str(label) for label in range(classes))
+        self.register_buffer("mean", torch.tensor(mean or (0.0,) * channels).reshape(1, -1, 1, 1))
+        self.register_buffer("std", torch.tensor(std or (1.0,) * channels).reshape(1, -1, 1, 1))
+        self.stem, width, self.grid = build_stem(config, shape)
+        self.shapes = shapes_by_depth(config, width, self.grid)
+
+    def tokens(self, images: Tensor) -> Tensor:
+        """Images in [0, 1] to the stem's tokens."""
+        return self.stem((images - self.mean) / self.std)
+
+    def parameter_count(self) -> int:
+        return sum(parameter.numel() for parameter in self.parameters())
+
+
+class Network(Stemmed):
     """Stem and blocks for images of one shape and a number of classes.
 
     Parameters are grouped by who trains them: `owned(d)` is block d's, the stem belongs to block 0.
     """
-
-    mean: Tensor
-    std: Tensor
 
     def __init__(
         self,
@@ -53,14 +81,7 @@ class Network(nn.Module):
         std: tuple[float, ...] | None = None,
         terms: Mapping[str, Term] | None = None,
     ) -> None:
-        super().__init__()
-        channels = shape[0]
-        self.config, self.shape, self.classes = config, shape, classes
-        self.class_names = tuple(str(label) for label in range(classes))
-        self.register_buffer("mean", torch.tensor(mean or (0.0,) * channels).reshape(1, -1, 1, 1))
-        self.register_buffer("std", torch.tensor(std or (1.0,) * channels).reshape(1, -1, 1, 1))
-        self.stem, width, self.grid = build_stem(config, shape)
-        self.shapes = shapes_by_depth(config, width, self.grid)
+        super().__init__(config, shape, classes, mean, std)
         blocks = []
         for depth in range(config.blocks):
             injects = config.label_at == "every" or depth == 0
@@ -92,10 +113,6 @@ class Network(nn.Module):
     def block(self, depth: int) -> FFBlock:
         return self.blocks[depth]  # type: ignore[return-value]
 
-    def tokens(self, images: Tensor) -> Tensor:
-        """Images in [0, 1] to the stem's tokens."""
-        return self.stem((images - self.mean) / self.std)
-
     def hand_on(self, tokens: Tensor) -> Tensor:
         return hand_on(tokens, self.config.activation, self.config.normalise)
 
@@ -105,6 +122,3 @@ class Network(nn.Module):
         if depth == 0:
             own |= {f"stem.{name}": value for name, value in self.stem.named_parameters()}
         return own
-
-    def parameter_count(self) -> int:
-        return sum(parameter.numel() for parameter in self.parameters())

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 class ConvStages(BlockPart):
     """A plain CNN: two 3x3 convolutions and a halving of the map per block. Goes with `model.stem.kind pixels`."""
 
+    ends_in_relu = True
+
     channels: tuple[int, ...] = (64, 128, 256)
     """Channels of every stage, one number per block."""
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+from goodness import kernels
 
 
 def token_grid(height: int, width: int, patch: int) -> tuple[int, int]:
@@ -41,12 +44,46 @@ class ConvStem(nn.Module):
         self.patch = nn.Conv2d(channels, width, patch, stride=patch)
 
     def forward(self, images: Tensor) -> Tensor:
+        if kernels.are_used(images):
+            return self.channels_last(images.to(kernels.computed_in(images)))
         hidden = F.gelu(self.norm1(self.conv1(images)))
         hidden = F.gelu(self.norm2(self.conv2(hidden)))
         down, right = -hidden.shape[2] % self.patch_size, -hidden.shape[3] % self.patch_size
         if down or right:
             hidden = F.pad(hidden, (0, right, 0, down))
         return self.patch(hidden).flatten(2).transpose(1, 2)
+
+    def channels_last(self, images: Tensor) -> Tensor:
+        """The same with channels last throughout, the way the GPU likes it: the first convolution, of few channels,
+        and the patches, which do not overlap, are plain matrix products; normalisation and GELU are one kernel.
+        """
+        from goodness.kernels.convolution import convolve
+        from goodness.kernels.group_norm import group_norm_gelu
+
+        batch, _, height, width = images.shape
+        kind, size = images.dtype, self.patch_size
+        weight = self.conv1.weight.flatten(1).to(kind)
+        spare = -weight.shape[1] % 8  # rows of whole 16 bytes
+        hidden = F.linear(F.pad(neighbourhoods(images), (0, spare)), F.pad(weight, (0, spare)))
+        hidden = group_norm_gelu(hidden, self.norm1.weight, self.norm1.bias, self.norm1.num_groups, self.norm1.eps)
+        hidden = convolve(hidden.reshape(batch, height, width, -1), self.conv2.weight.to(kind), 2, 1)
+        (rows, columns), channels = hidden.shape[1:3], hidden.shape[3]
+        hidden = hidden.reshape(batch, rows * columns, channels)
+        hidden = group_norm_gelu(hidden, self.norm2.weight, self.norm2.bias, self.norm2.num_groups, self.norm2.eps)
+        hidden = F.pad(hidden.reshape(batch, rows, columns, channels), (0, 0, 0, -columns % size, 0, -rows % size))
+        rows, columns = hidden.shape[1] // size, hidden.shape[2] // size
+        patches = hidden.reshape(batch, rows, size, columns, size, channels).transpose(2, 3)
+        weight = self.patch.weight.permute(0, 2, 3, 1).flatten(1).to(kind)
+        bias = None if self.patch.bias is None else self.patch.bias.to(kind)
+        return F.linear(patches.reshape(batch, rows * columns, size * size * channels), weight, bias)
+
+
+def neighbourhoods(images: Tensor) -> Tensor:
+    """`[batch, C, H, W]` to `[batch, H * W, C * 9]`: every pixel's 3x3 neighbourhood, zeros beyond the edge."""
+    height, width = images.shape[2:]
+    padded = F.pad(images, (1, 1, 1, 1))
+    shifted = [padded[:, :, i : i + height, j : j + width] for i in range(3) for j in range(3)]
+    return torch.stack(shifted, dim=2).flatten(1, 2).flatten(2).transpose(1, 2)
 
 
 def _groups(channels: int) -> int:

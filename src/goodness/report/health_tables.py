@@ -8,6 +8,9 @@ from typing import Any
 
 from rich.table import Table
 
+SAYS_NOTHING = 0.995
+"""From here on the prediction-stability bound rounds to every image."""
+
 
 def blocks_table(found: dict[str, Any], name: str) -> Table:
     """A row a block: what it separates by itself, what its history leaves it, what it adds."""
@@ -71,7 +74,9 @@ def pairs_table(found: dict[str, Any]) -> Table:
     """A row a pair: the accuracy difference with its interval, and where the two disagree."""
     table = Table(title="Pairs, image by image", title_justify="left")
     table.add_column("pair", no_wrap=True)
-    for heading in ("accuracy", "95 % interval", "first alone right", "second alone", "other class", "at most"):
+    is_bounded = any(pair["stability_bound"] < SAYS_NOTHING for pair in found["pairs"])
+    headings = ("accuracy", "95 % interval", "first alone right", "second alone", "other class")
+    for heading in (*headings, "at most") if is_bounded else headings:
         table.add_column(heading, justify="right")
     letters = dict(zip((group["name"] for group in found["groups"]), _letters()))
     for pair in found["pairs"]:
@@ -82,11 +87,13 @@ def pairs_table(found: dict[str, Any]) -> Table:
             str(pair["a_only"]),
             str(pair["b_only"]),
             _percent(pair["predictions_differ"]),
-            _percent(pair["stability_bound"]),
+            *([_percent(pair["stability_bound"]) if pair["stability_bound"] < SAYS_NOTHING else "-"] * is_bounded),
         )
-    table.caption = (
-        "other class: share of images on which the two name different classes; at most: what the scores' closeness "
-        "allows (the prediction-stability bound)."
+    table.caption = "other class: share of images on which the two name different classes" + (
+        "; at most: the share that their scores, so far apart, allow (the prediction-stability bound), - where that is "
+        "all of them."
+        if is_bounded
+        else ". Their scores are too far apart for the prediction-stability bound to say more (--json has it)."
     )
     table.caption_justify = "left"
     return table

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from goodness.diagnostics.theory import BlockTheory, Example, TheoryReport, envelope
+from goodness.diagnostics.theory_report import BlockTheory, Example, TheoryReport
+from goodness.local.barrier import envelope
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from goodness.errors import UserError
-from goodness.report.page import draw, is_held, page_data, render, require_report_packages
+from goodness.report.page import draw, page_data, render, require_report_packages
+from goodness.report.run_data import is_held
 from goodness.runs import Run
 from goodness.training.run import RunFolder
 

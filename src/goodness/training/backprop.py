@@ -11,14 +11,16 @@ from torch import Tensor
 from goodness.config import Config
 from goodness.data.augment import augment
 from goodness.data.images import ImageData, Split
-from goodness.local.routing import Balance, RouterZ, router_z, routing_of, switch_balance
-from goodness.model.stripped import StrippedNetwork, class_scores
+from goodness.local.routing import RouterTerm, routing_of
+from goodness.model.stripped import StrippedNetwork
+from goodness.predict import class_scores
 from goodness.training.draws import key
 from goodness.training.loop import ClassifierLoop, Listener, Plan, require_learnable, under
-from goodness.training.optim import WholeAverage, adamw, learning_rate, set_learning_rate
+from goodness.training.optim import WholeAverage, adamw, learning_rate, make_recordable, set_learning_rate
+from goodness.training.replay import Guard, Recorder
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import Measured, Moment, autocast, compiles
+from goodness.training.step import Measured, Moment, autocast, compiles, replays
 
 
 class Backprop(ClassifierLoop):
@@ -49,22 +51,43 @@ class Backprop(ClassifierLoop):
         is_compiled = compiles(config, device)
         self._augment = torch.compile(augment, dynamic=False) if is_compiled else augment
         self._loss = torch.compile(self._judge, dynamic=False) if is_compiled else self._judge
+        self._step = self.carry_out
+        if replays(config, device):
+            self.guard = Guard(device)
+            self.average.make_recordable(device)
+            make_recordable(self.optimisers[0], device, self.guard.bad)
+            self._step = Recorder(self.carry_out, lambda moment: None, self.draws, self.notice)
 
     @property
     def augment(self) -> Callable[..., Tensor]:
         return self._augment
 
     def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
-        optimiser, optim = self.optimisers[0], self.config.optim
-        set_learning_rate(optimiser, learning_rate(moment.total_step, moment.total_steps, optim.lr, optim.warmup))
-        optimiser.zero_grad(set_to_none=True)
-        torch.manual_seed(key(self.config.seed, "step", moment.epoch, moment.step))
+        self._set(moment)
+        return self._step(rows, moment)
+
+    def _set(self, moment: Moment) -> None:
+        optim = self.config.optim
+        rate = learning_rate(moment.total_step, moment.total_steps, optim.lr, optim.warmup)
+        set_learning_rate(self.optimisers[0], rate)
+        self.average.aim(moment.total_step)
+        if self.guard is not None:
+            self.guard.now.fill_(moment.total_step)
+
+    def carry_out(self, rows: Tensor, moment: Moment) -> list[Measured]:
+        self.optimisers[0].zero_grad(set_to_none=True)
+        self.draws.seed_modules("step", moment.epoch, moment.step)
         labels = self.data.train.labels[rows]
         with autocast(self.device, self.dtype):
             loss, accuracy = self._loss(self.views(rows, moment, 1)[0], labels)
-        measured = self.learn(loss, accuracy, optim.clip, moment)
-        self.average.follow(moment.total_step)
+        measured = self.learn(loss, accuracy, self.config.optim.clip, moment)
+        self.average.follow(moment.total_step, None if self.guard is None else self.guard.bad)
         return measured
+
+    def explain(self, rows: Tensor, moment: Moment) -> None:
+        self.guard = None
+        self._set(moment)
+        self.carry_out(rows, moment)
 
     def _judge(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy and what the routers cost, and the batch's accuracy."""
@@ -74,10 +97,8 @@ class Backprop(ClassifierLoop):
             routing = routing_of(noted)
             if routing is not None:
                 for term in self.config.objective.values():
-                    if isinstance(term, Balance):
-                        loss = loss + term.weight * switch_balance(routing)
-                    elif isinstance(term, RouterZ):
-                        loss = loss + term.weight * router_z(routing)
+                    if isinstance(term, RouterTerm):
+                        loss = loss + term.weight * term.of_routing(routing)
         return loss, (logits.detach().argmax(dim=1) == labels).float().mean()
 
     def evaluated(self) -> StrippedNetwork:

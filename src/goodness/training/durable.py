@@ -106,13 +106,13 @@ def read_json(path: str | os.PathLike[str]) -> Any:
         return json.loads(Path(path).read_bytes())
     except OSError as trouble:
         raise RunError(f"could not read {path}: {trouble.strerror}") from trouble
-    except ValueError as trouble:
+    except (ValueError, RecursionError) as trouble:
         raise RunError(f"{path} is not valid JSON ({trouble}); restore it from a copy or start a new run") from None
 
 
 def write_json(path: str | os.PathLike[str], value: object) -> None:
     """Write `value` as indented JSON, keys in the order given. JSON has no NaN or infinity: refused."""
-    write_durably(path, (_to_json(path, value, indent=2) + "\n").encode())
+    write_durably(path, _to_json(path, value, indent=2) + b"\n")
 
 
 def append_line(path: str | os.PathLike[str], record: dict[str, Any]) -> None:
@@ -122,7 +122,7 @@ def append_line(path: str | os.PathLike[str], record: dict[str, Any]) -> None:
     reads the file: meant for a line per epoch, not per step.
     """
     path = Path(path)
-    line = (_to_json(path, record) + "\n").encode()
+    line = _to_json(path, record) + b"\n"
     try:
         is_new = not path.exists()
         # Unbuffered: a buffer that could not be flushed would be written again when the file closes.
@@ -208,9 +208,11 @@ def _bytes_if_any(path: Path) -> bytes:
         raise RunError(f"could not read {path}: {trouble.strerror}") from trouble
 
 
-def _to_json(path: str | os.PathLike[str], value: object, indent: int | None = None) -> str:
+def _to_json(path: str | os.PathLike[str], value: object, indent: int | None = None) -> bytes:
     try:
-        return json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
+        text = json.dumps(value, indent=indent, allow_nan=False, ensure_ascii=False)
+        # A file name that is not UTF-8 has lone surrogates in Python; as \udcff they are JSON and read back the same.
+        return text.encode(errors="backslashreplace")
     except ValueError:
         place = _first_non_finite(value, "")
         if place is None:  # a circular object

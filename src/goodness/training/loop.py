@@ -19,12 +19,13 @@ from torch import Tensor, nn
 from goodness.config import Config, from_dict, to_dict
 from goodness.data.augment import augment, recipes, uniforms_needed
 from goodness.data.images import ImageData, Split
-from goodness.diagnostics.margins import top_k_accuracy
+from goodness.diagnostics.margins import TOP5_CLASSES, top_k_accuracy
 from goodness.errors import RunError, UserError
 from goodness.training.checkpoint import flatten_state, unflatten_state, weights_sha256
-from goodness.training.draws import epoch_order, uniforms
+from goodness.training.draws import Draws, epoch_order
 from goodness.training.durable import append_line, truncate_lines, write_json
-from goodness.training.optim import clip, gradient_norm, match_layout
+from goodness.training.optim import clip, gradient_norm, restore_state, state_of
+from goodness.training.replay import Guard
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
 from goodness.training.step import Measured, Moment, refuse_non_finite_total
@@ -32,8 +33,8 @@ from goodness.training.step import Measured, Moment, refuse_non_finite_total
 Listener = Callable[[dict[str, Any]], None]
 """Hears of every step and epoch: `{"event": "step" | "epoch" | "checkpoint" | "note" | "result", ...}`."""
 
-TOP5_CLASSES = 10
-"""With fewer classes a top-5 accuracy says nothing."""
+SETTLE_STEPS = 25
+"""How many recorded steps may go by before it is known whether all of them were finite."""
 
 
 class Interrupted(RunError):
@@ -97,6 +98,8 @@ class Loop:
         self.fingerprint = fingerprint(data)
         self.data = data.to(device)
         self.recipe = recipes[plan.augment]
+        self.draws = Draws(device, config.seed)
+        self.guard: Guard | None = None  # where steps are recorded
         self.batch = min(plan.batch, len(data.train))
         self.steps = len(data.train) // self.batch
         self.position = Position()
@@ -131,6 +134,10 @@ class Loop:
         """Class scores `[n, classes]` on a split, rows of accuracies, and the blocks' health (None without blocks)."""
         raise NotImplementedError
 
+    def full_health(self, part: Split, split: str) -> dict[str, Any] | None:
+        """All that can be said of the blocks on a split, for health.json; None where there are none."""
+        return None
+
     def train_line(self, means: list[dict[str, float]]) -> dict[str, Any]:
         """An epoch's mean measures as they go into metrics.jsonl."""
         raise NotImplementedError
@@ -141,7 +148,7 @@ class Loop:
 
     def about_weights(self) -> dict[str, Any]:
         """What one must know to build the module that the saved weights fit."""
-        return {"shape": list(self.data.shape), "classes": list(self.data.classes)}
+        return {"stage": self.stage, "shape": list(self.data.shape), "classes": list(self.data.classes)}
 
     # The loop itself.
 
@@ -161,6 +168,9 @@ class Loop:
                 f"stopped at {where} and saved; go on with: goodness resume {shlex.quote(str(self.folder.path))}",
                 self.stop.exit_code,
             ) from None
+
+    def notice(self, text: str) -> None:
+        self.listen({"event": "note", "text": text})
 
     def poll(self) -> None:
         if self.stop.requested:
@@ -184,12 +194,36 @@ class Loop:
                     "steps": self.steps,
                 }
             )
+            if position.step % SETTLE_STEPS == 0:
+                self.settle()
             every = self.config.keep.checkpoint_steps
             if every and (position.epoch * self.steps + position.step) % every == 0:
                 self.save()
 
-    def moment(self) -> Moment:
-        epoch, step = self.position.epoch, self.position.step
+    def settle(self) -> None:
+        """Wait for the recorded steps; had one a loss or gradient that is not finite, go through it again and say why.
+
+        Since then no step has changed a weight.
+        """
+        first = None if self.guard is None else self.guard.first_bad()
+        if first is None:
+            return
+        epoch, step = divmod(first, self.steps)
+        order = epoch_order(len(self.data.train), self.config.seed, epoch).to(self.device)
+        self.explain(order[step * self.batch : (step + 1) * self.batch], self.moment(epoch, step))
+        raise RunError(
+            f"a loss or gradient was not finite at epoch {epoch}, step {step}, and was when computed again. No weight "
+            "and no checkpoint has taken it in. Try a smaller learning rate, and start again."
+        )
+
+    def explain(self, rows: Tensor, moment: Moment) -> None:
+        """Go through a step as it is, unrecorded, so that what is wrong with it is raised."""
+        raise NotImplementedError
+
+    def moment(self, epoch: int | None = None, step: int | None = None) -> Moment:
+        """The step at hand, or another."""
+        epoch = self.position.epoch if epoch is None else epoch
+        step = self.position.step if step is None else step
         return Moment(
             epoch=epoch,
             step=step,
@@ -205,7 +239,7 @@ class Loop:
         if width == 0:
             return (images.float() / 255).expand(count, *images.shape)
         shape = (count * len(rows), width)
-        draws = uniforms(self.device, shape, self.config.seed, "augment", moment.epoch, moment.step)
+        draws = self.draws(shape, "augment", moment.epoch, moment.step)
         views = self.augment(images.repeat(count, 1, 1, 1), draws, self.recipe, self.data.flips)
         return views.reshape(count, *images.shape)
 
@@ -226,10 +260,11 @@ class Loop:
     def end_epoch(self) -> None:
         """Measure, note, keep the best, move on; the position moves only once all of it is done."""
         position = self.position
+        self.settle()
         means = [dict(zip(sums["names"], (sums["values"] / self.steps).tolist())) for sums in self.sums]
         line: dict[str, Any] = {"epoch": position.epoch, "train": self.train_line(means)}
         last = position.epoch + 1 == self.plan.epochs
-        if len(self.data.val) and (last or (position.epoch + 1) % self.config.keep.evaluate_every == 0):
+        if len(self.data.val) and self.is_judged_epoch():
             line["val"] = self.assess("val")
             if line["val"]["accuracy"] >= position.best_accuracy:
                 position.best_accuracy, position.best_epoch = line["val"]["accuracy"], position.epoch
@@ -241,6 +276,11 @@ class Loop:
         self.listen({"event": "epoch", "epochs": self.plan.epochs, **line})
         if last or time.monotonic() - self.saved >= self.config.keep.checkpoint_seconds:
             self.save()
+
+    def is_judged_epoch(self) -> bool:
+        """Whether this epoch ends with an evaluation."""
+        number = self.position.epoch + 1
+        return number == self.plan.epochs or number % self.config.keep.evaluate_every == 0
 
     def progress(self) -> float:
         return min(1.0, self.position.epoch / self.plan.epochs)
@@ -279,6 +319,8 @@ class Loop:
                         if name == reported and split == "test":
                             label = "test_tta" if tta else "test"
                             self.folder.write_predictions(label, scores, part.labels, part.indices)
+                            if not tta and (full := self.full_health(part, split)) is not None:
+                                write_json(self.folder.health_path, full)
         finally:  # a request to stop may come while the best weights are in: what is saved then is the last
             module.load_state_dict(last)
         for name, (tensors, epoch) in weights.items():
@@ -303,11 +345,12 @@ class Loop:
 
     def save(self) -> None:
         """A checkpoint of this very moment."""
+        self.settle()
         self.position.seconds = self.seconds()
         tensors = self.learned() | {f"best.{name}": value for name, value in self.best.items()}
         skeletons = []
         for depth, optimiser in enumerate(self.optimisers):
-            part, skeleton = flatten_state(f"optimiser.{depth}", optimiser.state_dict())
+            part, skeleton = flatten_state(f"optimiser.{depth}", state_of(optimiser))
             tensors |= part
             skeletons.append(skeleton)
         sums, sums_skeleton = flatten_state("sums", self.sums)
@@ -348,8 +391,7 @@ class Loop:
             self.load_learned(tensors)
             self.best = {name: value.to(self.device) for name, value in under("best.", tensors).items()}
             for optimiser, skeleton in zip(self.optimisers, state["optimisers"]):
-                optimiser.load_state_dict(unflatten_state(tensors, skeleton))
-                match_layout(optimiser)
+                restore_state(optimiser, unflatten_state(tensors, skeleton))
             self.sums = [
                 {name: value.to(self.device) if isinstance(value, Tensor) else value for name, value in sums.items()}
                 for sums in unflatten_state(tensors, state["sums"])
@@ -378,7 +420,7 @@ class ClassifierLoop(Loop):
         """One step down this loss's gradient; what the step says."""
         loss.backward()
         norm = gradient_norm(self.learning)
-        refuse_non_finite_total(loss, norm, moment)
+        refuse_non_finite_total(loss.detach(), norm, moment, self.guard)
         clip(self.learning, norm, clip_at)
         self.optimisers[0].step()
         values = torch.stack([loss.detach().float(), accuracy.float(), norm.detach().float()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -63,7 +64,34 @@ def match_layout(optimiser: torch.optim.Optimizer) -> None:
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
     for group in optimiser.param_groups:
-        group["lr"] = value
+        if isinstance(group["lr"], Tensor):
+            group["lr"].fill_(value)
+        else:
+            group["lr"] = value
+
+
+def make_recordable(optimiser: torch.optim.Optimizer, device: torch.device, bad: Tensor) -> None:
+    """Let the optimiser read its learning rate from a tensor, and take no step where `bad` is 1."""
+    for group in optimiser.param_groups:
+        group["lr"] = torch.full((), float(group["lr"]), device=device)
+        group["capturable"] = device.type == "cuda"
+    optimiser.found_inf = bad  # type: ignore[attr-defined]  # what the fused step asks for
+
+
+def state_of(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
+    """The optimiser's state for a checkpoint: moments and steps. Learning rates are set anew at every step."""
+    state = optimiser.state_dict()
+    groups = [{**group, "lr": 0.0, "capturable": False} for group in state["param_groups"]]
+    return {**state, "param_groups": groups}
+
+
+def restore_state(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
+    """Take up what `state_of` gave; learning rates stay where they are kept."""
+    kept = [(group["lr"], group["capturable"]) for group in optimiser.param_groups]
+    optimiser.load_state_dict(state)
+    for group, (rate, capturable) in zip(optimiser.param_groups, kept):
+        group["lr"], group["capturable"] = rate, capturable
+    match_layout(optimiser)
 
 
 def gradient_norm(parameters: list[nn.Parameter]) -> Tensor:
@@ -110,14 +138,26 @@ class MovingAverage:
         self.network.requires_grad_(False).eval()
         self._pairs = [_pairs(self.network.owned(depth), network) for depth in range(len(network.blocks))]
         self._buffers = _buffer_pairs(self.network, network)
+        self.shares: list[Tensor] | None = None  # how far each block's average moves, where a recorded step reads it
+
+    def make_recordable(self, device: torch.device) -> None:
+        self.shares = [torch.zeros((), device=device) for _ in self._pairs]
+
+    def aim(self, depth: int, step: int) -> None:
+        """Set how far `follow` will move."""
+        if self.shares is not None:
+            self.shares[depth].fill_(1 - average_decay(step, self.decay))
 
     def copy_buffers(self) -> None:
         """Take over what the blocks remember without learning it (a user's running statistics)."""
         _copy(self._buffers)
 
-    def follow(self, depth: int, step: int) -> None:
-        """Move block `depth`'s average towards its weights."""
-        _move(self._pairs[depth], average_decay(step, self.decay))
+    def follow(self, depth: int, step: int, bad: Tensor | None = None) -> None:
+        """Move block `depth`'s average towards its weights; where recorded, as `aim` set, and not if `bad` is 1."""
+        if self.shares is None or bad is None:
+            _move(self._pairs[depth], 1 - average_decay(step, self.decay))
+        else:
+            _move(self._pairs[depth], self.shares[depth] * (1 - bad))
 
 
 class WholeAverage:
@@ -128,10 +168,19 @@ class WholeAverage:
         self.network = copy.deepcopy(network).requires_grad_(False).eval()
         self._pairs = _pairs(dict(self.network.named_parameters()), network)
         self._buffers = _buffer_pairs(self.network, network)
+        self.share: Tensor | None = None  # as MovingAverage's shares
 
-    def follow(self, step: int) -> None:
+    def make_recordable(self, device: torch.device) -> None:
+        self.share = torch.zeros((), device=device)
+
+    def aim(self, step: int) -> None:
+        if self.share is not None:
+            self.share.fill_(1 - average_decay(step, self.decay))
+
+    def follow(self, step: int, bad: Tensor | None = None) -> None:
         """Move the average towards the weights; buffers are taken over as they are."""
-        _move(self._pairs, average_decay(step, self.decay))
+        by = 1 - average_decay(step, self.decay) if self.share is None or bad is None else self.share * (1 - bad)
+        _move(self._pairs, by)
         _copy(self._buffers)
 
 
@@ -155,6 +204,14 @@ def _copy(buffers: list[tuple[Tensor, Tensor]]) -> None:
 
 
 @torch.no_grad()
-def _move(pairs: Pairs, decay: float) -> None:
-    if pairs[0]:  # a block may have nothing to learn
-        torch._foreach_lerp_(*pairs, 1 - decay)  # pyright: ignore[reportPrivateImportUsage]
+def _move(pairs: Pairs, share: float | Tensor) -> None:
+    """mine += share * (theirs - mine)."""
+    mine, theirs = pairs
+    if not mine:  # a block may have nothing to learn
+        return
+    if isinstance(share, float):
+        torch._foreach_lerp_(mine, theirs, share)  # pyright: ignore[reportPrivateImportUsage]
+        return
+    steps = torch._foreach_sub(theirs, mine)  # pyright: ignore[reportPrivateImportUsage]
+    torch._foreach_mul_(steps, share)  # pyright: ignore[reportPrivateImportUsage]
+    torch._foreach_add_(mine, steps)  # pyright: ignore[reportPrivateImportUsage]

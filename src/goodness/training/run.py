@@ -115,6 +115,11 @@ class RunFolder:
         return self.path / "result.json"
 
     @property
+    def health_path(self) -> Path:
+        """A finished Stage 1's block health in full, of its reported weights on the test images."""
+        return self.path / "health.json"
+
+    @property
     def backbone_path(self) -> Path:
         """In a readout's folder: which run's weights it reads. Written before config.json, which makes it a run."""
         return self.path / _BACKBONE
@@ -202,6 +207,15 @@ def choose_device(name: str = "auto") -> torch.device:
     if name.startswith("cuda") and "cuda" not in available:
         reason = " (torch sees no GPU)" if torch.version.cuda else " (this torch was built without CUDA)"
     raise UserError(f"there is no device '{name}' here{reason}; choose one of: {', '.join(available)}")
+
+
+def memory_of(device: torch.device) -> int | None:
+    """All the bytes that the device has, used or not; None where that cannot be found out."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[1]
+    with contextlib.suppress(AttributeError, ValueError, OSError):  # Windows has no sysconf
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return None
 
 
 def choose_dtype(device: torch.device) -> tuple[torch.dtype, str]:
@@ -318,8 +332,10 @@ def _refuse_another_run(folder: Path) -> None:
             raise UserError(
                 f"{folder} holds a finished run; `goodness eval {folder}` shows it, or choose another --out"
             )
+        name = shlex.quote(str(folder))
         raise UserError(
-            f"{folder} holds an unfinished run; `goodness resume {folder}` goes on with it, or choose another --out"
+            f"{folder} holds an unfinished run; `goodness resume {name}` goes on with it, `rm -r {name}` removes it, "
+            "or choose another --out"
         )
     if _contents(folder) - {_CHECKPOINTS, _BACKBONE} or _contents(folder / _CHECKPOINTS):
         raise _not_empty(folder)

@@ -11,13 +11,13 @@ from torch import Tensor
 from goodness.config import Config
 from goodness.data.augment import augment
 from goodness.data.images import ImageData, Split
-from goodness.diagnostics.margins import evaluation_measures, top_k_accuracy
-from goodness.local.negatives import Mined
+from goodness.diagnostics.block_health import assess
+from goodness.diagnostics.gradients import term_gradient_norms
+from goodness.diagnostics.health import health_of_rows
 from goodness.model.network import Network
 from goodness.predict import goodness_of, scores_of
-from goodness.training.draws import key, uniforms
+from goodness.training.draws import epoch_order, key
 from goodness.training.loop import (
-    TOP5_CLASSES,
     Listener,
     Loop,
     Plan,
@@ -25,9 +25,13 @@ from goodness.training.loop import (
     require_learnable,
     under,
 )
+from goodness.training.replay import Guard, Recorder
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import Measured, Moment, Stepper
+from goodness.training.step import Measured, Moment, Stepper, compiles, replays
+
+GRADIENT_IMAGES = 64
+"""Images on which the terms' gradients are compared after an epoch."""
 
 
 class Stage1(Loop):
@@ -51,16 +55,29 @@ class Stage1(Loop):
         self.network = build_network(config, data).to(device)
         if device.type == "cuda":
             self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.stepper = Stepper(self.network, config, dtype)
+        self.guard = Guard(device) if replays(config, device) else None
+        self.stepper = Stepper(self.network, config, dtype, self.draws, self.guard)
         self.optimisers = self.stepper.optimisers
         self._augment = self.stepper.compiled(augment)
+        self._step = self.carry_out
+        if self.guard is not None:
+            self._step = Recorder(self.carry_out, self.stepper.signature, self.draws, self.notice)
 
     @property
     def augment(self) -> Callable[..., Tensor]:
         return self._augment
 
     def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
-        return self.stepper(self.views(rows, moment, 3), self.data.train.labels[rows], moment)
+        self.stepper.set(moment)
+        return self._step(rows, moment)
+
+    def carry_out(self, rows: Tensor, moment: Moment) -> list[Measured]:
+        return self.stepper.step(self.views(rows, moment, 3), self.data.train.labels[rows], moment)
+
+    def explain(self, rows: Tensor, moment: Moment) -> None:
+        self.guard = self.stepper.guard = None
+        self.stepper.set(moment)
+        self.carry_out(rows, moment)
 
     def evaluated(self) -> Network:
         return self.stepper.teacher.network
@@ -78,12 +95,22 @@ class Stage1(Loop):
         return self.network.parameter_count()
 
     def train_line(self, means: list[dict[str, float]]) -> dict[str, Any]:
-        """Each block's means, and how its aspects enter its goodness."""
+        """Each block's means, how its aspects enter its goodness, and where it is judged each term's gradient norm."""
         for depth, block_means in enumerate(means):
             head = self.network.block(depth).head
             for name, weight in zip(head.names, head.weights().tolist()):
                 block_means[f"aspect_{name}"] = float(weight)
+        if self.is_judged_epoch():
+            for block_means, norms in zip(means, self.term_gradient_norms()):
+                block_means |= {f"grad_norm_{name}": norm for name, norm in norms.items()}
         return {"blocks": means}
+
+    def term_gradient_norms(self) -> list[dict[str, float]]:
+        """How strongly each term pulls at each block now, on a few training images in views that no step has seen."""
+        moment = self.moment()
+        rows = epoch_order(len(self.data.train), self.config.seed, moment.epoch)[: self.batch].to(self.device)
+        views, labels = self.views(rows, moment, 3), self.data.train.labels[rows]
+        return term_gradient_norms(self.stepper, views[:, :GRADIENT_IMAGES], labels[:GRADIENT_IMAGES], moment)
 
     def assess(self, split: str) -> dict[str, Any]:
         """Accuracy and block health on a split."""
@@ -96,6 +123,10 @@ class Stage1(Loop):
         health = assess(goodness, part.labels, self.config, split, progress=1.0)["blocks"]
         return scores_of(goodness), rows, health
 
+    def full_health(self, part: Split, split: str) -> dict[str, Any]:
+        names = self.data.classes
+        return health_of_rows(self.evaluated(), part, names, self.config, split=split, dtype=self.dtype, poll=self.poll)
+
     def goodness(self, part: Split, tta: bool) -> Tensor:
         """Of every block, image and hypothesis of a split, `[blocks, n, classes]`, under the teacher."""
         found = goodness_of(
@@ -105,6 +136,7 @@ class Stage1(Loop):
             memory_mb=self.config.keep.memory_mb,
             dtype=self.dtype,
             poll=self.poll,
+            compiled=compiles(self.config, self.device),
         ).cpu()
         for depth, scores in enumerate(found):
             self.require_finite(scores, f"block {depth}: goodness")
@@ -124,23 +156,3 @@ def build_network(config: Config, data: ImageData) -> Network:
             std=data.std,
             terms=config.objective,
         )
-
-
-def assess(goodness: Tensor, labels: Tensor, config: Config, split: str, *, progress: float) -> dict[str, Any]:
-    """Accuracy, top-5 and each block's health from goodness `[blocks, n, classes]`."""
-    labels = labels.cpu()
-    draws = config.negatives.k_last if isinstance(config.negatives, Mined) else 1
-    blocks = evaluation_measures(
-        goodness,
-        labels,
-        uniforms(torch.device("cpu"), (len(labels), draws), config.seed, "health", split),
-        config.rule,
-        beta=config.beta,
-        history=config.history,
-        progress=progress,
-        of_blocks=config.model.blocks,
-    )
-    found = {"accuracy": blocks[-1]["accuracy"], "n": len(labels), "blocks": blocks}
-    if goodness.shape[2] >= TOP5_CLASSES:
-        found["top5"] = top_k_accuracy(scores_of(goodness), labels, 5)
-    return found

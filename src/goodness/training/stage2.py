@@ -17,12 +17,12 @@ from goodness.data.mix import draws_needed, mix
 from goodness.model.network import Network
 from goodness.model.readout import AttentiveReadout
 from goodness.predict import feature_count, hypothesis_features, readout_chunk_sizes, readout_scores
-from goodness.training.draws import key, uniforms
+from goodness.training.draws import key
 from goodness.training.loop import ClassifierLoop, Listener, Plan, under
 from goodness.training.optim import adamw, learning_rate, set_learning_rate
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import Measured, Moment, autocast
+from goodness.training.step import Measured, Moment, autocast, compiles
 
 
 class Stage2(ClassifierLoop):
@@ -51,6 +51,7 @@ class Stage2(ClassifierLoop):
         )
         super().__init__(config, data, folder, plan=plan, device=device, dtype=dtype, stop=stop, listen=listen)
         self.network = network
+        self.is_compiled = compiles(config, device)
         self.readout = build_readout(config, network).to(device)
         self.learning = list(self.readout.parameters())
         self.optimisers = [adamw(self.learning, wanted.lr, wanted.weight_decay, config.optim.betas)]
@@ -61,7 +62,7 @@ class Stage2(ClassifierLoop):
         optimiser.zero_grad(set_to_none=True)
         labels = self.data.train.labels[rows]
         images, targets = self.views(rows, moment, 1)[0], F.one_hot(labels, self.network.classes).float()
-        draws = uniforms(self.device, (draws_needed,), self.config.seed, "mix", moment.epoch, moment.step)
+        draws = self.draws((draws_needed,), "mix", moment.epoch, moment.step)
         images, targets = mix(images, targets, draws, mixup=wanted.mixup, cutmix=wanted.cutmix)
         with autocast(self.device, self.dtype):
             logits = self.readout(self.features(images)).float()
@@ -72,7 +73,11 @@ class Stage2(ClassifierLoop):
     def features(self, images: Tensor) -> Tensor:
         """What the frozen blocks say of these images under every label, in chunks under the memory cap."""
         rows, labels = readout_chunk_sizes(self.network, self.config.keep.memory_mb)
-        return torch.cat([hypothesis_features(self.network, chunk, labels) for chunk in images.split(rows)])
+        found = []
+        for chunk in images.split(rows):
+            self.poll()  # a step of many hypotheses can take minutes; stopped here, it has changed nothing yet
+            found.append(hypothesis_features(self.network, chunk, labels, self.is_compiled))
+        return torch.cat(found)
 
     def evaluated(self) -> AttentiveReadout:
         return self.readout

@@ -6,8 +6,9 @@ clip, check and step block by block, so the order in which blocks update does no
 
 from __future__ import annotations
 
+import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -24,7 +25,7 @@ from goodness.local.objective import Objective
 from goodness.local.streams import concatenate, wrong_images
 from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
-from goodness.training.draws import key, uniforms
+from goodness.training.draws import Draws
 from goodness.training.optim import (
     MovingAverage,
     block_optimisers,
@@ -32,9 +33,11 @@ from goodness.training.optim import (
     gradient_norm,
     learning_rate,
     learning_window,
+    make_recordable,
     perturb,
     set_learning_rate,
 )
+from goodness.training.replay import Guard
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -60,15 +63,15 @@ class BlockInput:
     labels: Tensor  # [batch], right
     wrong: Tensor  # [wrong_labels * batch], the NL streams'
     ledger: Ledger
-    progress: float
-    seed: int  # of whatever the block itself draws, dropout say
-    stem_again: Callable[[], Tensor]  # block 0's tokens with a graph of their own
+    progress: float | Tensor
+    seed: tuple[str | int, ...]  # of whatever the block itself draws, dropout say
+    stem_again: Callable[[Stepper], Tensor]  # block 0's tokens with a graph of their own
 
-    def again(self) -> BlockInput:
+    def again(self, stepper: Stepper) -> BlockInput:
         """The same, with a stem graph that no backward has used up."""
         if self.depth > 0:
             return self
-        tokens = self.stem_again()
+        tokens = self.stem_again(stepper)
         return replace(self, tokens=tokens, neutral=None if self.neutral is None else tokens[: len(self.neutral)])
 
 
@@ -105,6 +108,11 @@ def compiles(config: Config, device: torch.device) -> bool:
     return config.step.compile == "on" or (config.step.compile == "auto" and device.type == "cuda")
 
 
+def replays(config: Config, device: torch.device) -> bool:
+    """Whether the run's steps are recorded and replayed."""
+    return config.step.replay == "on" or (config.step.replay == "auto" and device.type == "cuda")
+
+
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
     return torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32)
 
@@ -126,11 +134,22 @@ class Judged(NamedTuple):
 class Stepper:
     """Holds the network, its teacher and the optimisers, and makes steps."""
 
-    def __init__(self, network: Network, config: Config, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        network: Network,
+        config: Config,
+        dtype: torch.dtype = torch.float32,
+        draws: Draws | None = None,
+        guard: Guard | None = None,
+    ) -> None:
+        """With a guard, steps can be recorded: they ask nothing of the device, and read what moves from tensors."""
         self.network = network
         self.config = config
         self.device = network.mean.device
         self.dtype = dtype
+        self.draws = draws or Draws(self.device, config.seed)
+        self.guard = guard
+        self.progress: Tensor | None = None
         self.blocks = len(network.blocks)
         self.wrong_labels = config.negatives.count
         self.streams = 2 + self.wrong_labels + (1 if config.eta > 0 else 0)
@@ -140,6 +159,12 @@ class Stepper:
         self.optimisers = block_optimisers(network, config.optim)
         self.owned = [list(network.owned(depth).values()) for depth in range(self.blocks)]
         self.fixed_shapes = compiles(config, self.device)
+        if guard is not None:
+            self.fixed_shapes = self.fixed_shapes or self.device.type == "cuda"
+            self.progress = torch.zeros((), device=self.device)
+            self.teacher.make_recordable(self.device)
+            for optimiser in self.optimisers:
+                make_recordable(optimiser, self.device, guard.bad)
         self._forward = self.compiled(forward_block)
         self._score = self.compiled(score_block)
         self._neutral = self.compiled(neutral_block)
@@ -148,21 +173,47 @@ class Stepper:
 
     def compiled(self, function: F) -> F:
         """The function itself, or its compiled form; shapes are fixed, and every depth may have a graph of its own."""
-        if not self.fixed_shapes:
+        if not compiles(self.config, self.device):
             return function
         torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 8 * self.blocks)
         return torch.compile(function, dynamic=False)  # type: ignore[return-value]
+
+    def eager(self) -> Stepper:
+        """This stepper with its functions as they are written: a compiled graph gives its gradients but once."""
+        other = copy.copy(self)
+        other.fixed_shapes = False
+        other._forward, other._score, other._neutral = forward_block, score_block, neutral_block
+        other._judge, other._stem = judge_block, Network.tokens
+        return other
 
     def autocast(self) -> torch.autocast:
         return autocast(self.device, self.dtype)
 
     def __call__(self, views: Tensor, labels: Tensor, moment: Moment) -> list[Measured]:
         """Train every block once on three views `[3, batch, C, H, W]` of a batch; returns each block's measures."""
+        self.set(moment)
+        return self.step(views, labels, moment)
+
+    def set(self, moment: Moment) -> None:
+        """Everything that moves from step to step and is a plain number."""
         optim = self.config.optim
         for depth, optimiser in enumerate(self.optimisers):
             begin, end = self.window(depth, moment)
             rate = learning_rate(moment.total_step - begin, end - begin, optim.lr, optim.warmup)
             set_learning_rate(optimiser, rate if self.learns(depth, moment) else 0.0)
+            self.teacher.aim(depth, max(0, moment.total_step - begin))
+        if self.progress is not None and self.guard is not None:
+            self.progress.fill_(moment.progress)
+            self.guard.now.fill_(moment.total_step)
+
+    def signature(self, moment: Moment) -> Hashable:
+        """What a recorded step was told of its moment: steps of another signature need another recording."""
+        learning = tuple(self.learns(depth, moment) for depth in range(self.blocks))
+        return learning, self.config.negatives.signature(moment.progress)
+
+    def step(self, views: Tensor, labels: Tensor, moment: Moment) -> list[Measured]:
+        """The step itself, once all is set."""
+        for optimiser in self.optimisers:
             optimiser.zero_grad(set_to_none=True)
         step = self._sequential if self.config.step.mode == "sequential" else self._fused
         measures = step(views, labels, moment)
@@ -232,7 +283,7 @@ class Stepper:
         for situation, norm in zip(situations, norms):
             undo.append(perturb(self.owned[situation.depth], norm, radius))
             self.optimisers[situation.depth].zero_grad(set_to_none=True)
-        norms = self._backward([self.loss(situation.again()) for situation in situations], situations, moment)
+        norms = self._backward([self.loss(situation.again(self)) for situation in situations], situations, moment)
         for put_back in undo:
             put_back()
         return norms
@@ -253,9 +304,9 @@ class Stepper:
             labels=labels,
             wrong=self.mine(0, tokens, labels, None, moment),
             ledger=Ledger(self.config.history),
-            progress=moment.progress,
-            seed=key(self.config.seed, "block", moment.epoch, moment.step, 0),
-            stem_again=lambda: self.start(views, labels, moment),
+            progress=moment.progress if self.progress is None else self.progress,
+            seed=("block", moment.epoch, moment.step, 0),
+            stem_again=lambda stepper: stepper.start(views, labels, moment),
         )
 
     def next(self, before: BlockInput, judged: Judged, moment: Moment) -> BlockInput:
@@ -270,13 +321,13 @@ class Stepper:
             neutral=judged.neutral_on,
             wrong=self.mine(depth, judged.tokens_on, before.labels, before.wrong, moment),
             ledger=ledger,
-            seed=key(self.config.seed, "block", moment.epoch, moment.step, depth),
+            seed=("block", moment.epoch, moment.step, depth),
         )
 
     @torch.no_grad()
     def _after_update(self, situation: BlockInput, judged: Judged) -> Judged:
         """Hand on what the block gives after its step; block 0's stem has made one too."""
-        again = self.loss(situation.again())
+        again = self.loss(situation.again(self))
         return judged._replace(tokens_on=again.tokens_on, neutral_on=again.neutral_on)
 
     def start(self, views: Tensor, labels: Tensor, moment: Moment) -> Tensor:
@@ -284,14 +335,7 @@ class Stepper:
         batch = len(labels)
         partner = None
         if self.config.eta > 0:
-            draws = uniforms(
-                self.device,
-                (batch + self.network.classes,),
-                self.config.seed,
-                "ni",
-                moment.epoch,
-                moment.step,
-            )
+            draws = self.draws((batch + self.network.classes,), "ni", moment.epoch, moment.step)
             partner = wrong_images(labels, draws[:batch], draws[batch:])
         with self.autocast():
             tokens = self._stem(self.network, views.flatten(0, 1))
@@ -308,7 +352,7 @@ class Stepper:
         if wrong is not None and negatives.once:
             return wrong
         batch = len(labels)
-        torch.manual_seed(key(self.config.seed, "mining block", moment.epoch, moment.step, depth))
+        self.draws.seed_modules("mining block", moment.epoch, moment.step, depth)
         first = 0 if isinstance(negatives, Mined) and negatives.mine_on == "pos" else 2
         stream = tokens.detach()[first * batch : (first + 1) * batch]
 
@@ -325,7 +369,7 @@ class Stepper:
         mining = Mining(
             labels=labels,
             classes=self.network.classes,
-            uniforms=uniforms(self.device, (batch, most), self.config.seed, "mine", moment.epoch, moment.step, depth),
+            uniforms=self.draws((batch, most), "mine", moment.epoch, moment.step, depth),
             depth=depth,
             blocks=self.blocks,
             progress=moment.progress,
@@ -339,7 +383,7 @@ class Stepper:
         """Block d's loss and the facts behind it; the same again when called again."""
         depth, labels, ledger, tokens = situation.depth, situation.labels, situation.ledger, situation.tokens
         block = self.network.block(depth)
-        torch.manual_seed(situation.seed)
+        self.draws.seed_modules(*situation.seed)
         with self.autocast():
             hypotheses = self.hypotheses(labels, situation.wrong)
             output, tokens_on = self._forward(self.network, block, tokens, hypotheses)
@@ -369,7 +413,7 @@ class Stepper:
                 pooled=output.pooled,
                 notes=output.notes,
                 neutral=neutral,
-                progress=torch.full((), situation.progress, device=self.device),
+                progress=torch.as_tensor(situation.progress, dtype=torch.float32, device=self.device),
             )
             loss, measured = self._judge(self.objective, facts, block.extras)
         if torch.is_grad_enabled() and not loss.requires_grad:
@@ -396,18 +440,27 @@ class Stepper:
 
     def update(self, depth: int, facts: Facts, norm: Tensor, moment: Moment) -> None:
         """Clip, step and average block d; its terms may then update their memories."""
+        bad = None if self.guard is None else self.guard.bad
         if self.learns(depth, moment):
             clip(self.owned[depth], norm, self.config.optim.clip)
             self.optimisers[depth].step()
-            self.objective.after_step(facts, self.network.block(depth).extras)
+            extras = self.network.block(depth).extras
+            remembered = [] if self.guard is None else list(extras.buffers())
+            before = [one.clone() for one in remembered]
+            self.objective.after_step(facts, extras)
+            if self.guard is not None:
+                self.guard.undo(remembered, before)
         begin, _ = self.window(depth, moment)
-        self.teacher.follow(depth, max(0, moment.total_step - begin))
+        self.teacher.follow(depth, max(0, moment.total_step - begin), bad)
 
     def refuse_non_finite(
         self, judged: list[Judged], norms: list[Tensor], situations: list[BlockInput], moment: Moment
     ) -> None:
         """Stop before an update that would carry a NaN or an infinity into a weight; say where it came from."""
         values = torch.stack([value for one, norm in zip(judged, norms) for value in (one.loss.detach(), norm)])
+        if self.guard is not None:
+            self.guard.note(values)
+            return
         if bool(values.isfinite().all()):
             return
         for one, norm, situation in zip(judged, norms, situations):
@@ -420,7 +473,8 @@ class Stepper:
         for name in self.objective.terms:
             if not math.isfinite(values.get(name, 0.0)):
                 return f"term '{name}' is {values[name]}"
-        again = self.loss(situation.again())
+        plain = self.eager()
+        again = plain.loss(situation.again(plain))
         _, terms = self.objective(again.facts, self.network.block(situation.depth).extras)
         for name, value in terms.items():
             if value.requires_grad:
@@ -443,8 +497,11 @@ class NonFiniteLoss(RunError):
         )
 
 
-def refuse_non_finite_total(loss: Tensor, norm: Tensor, moment: Moment) -> None:
+def refuse_non_finite_total(loss: Tensor, norm: Tensor, moment: Moment, guard: Guard | None = None) -> None:
     """The same for a network that is trained as one."""
+    if guard is not None:
+        guard.note(torch.stack([loss.detach().float(), norm.detach().float()]))
+        return
     if not bool(torch.stack([loss.detach().float(), norm.detach().float()]).isfinite().all()):
         raise RunError(
             f"the loss is {float(loss)} with a gradient norm of {float(norm)} at epoch {moment.epoch}, step "

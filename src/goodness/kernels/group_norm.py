@@ -1,0 +1,172 @@
+"""Group normalisation, scale and shift, then GELU, of images laid out channels last: one program per image and group.
+
+The whole of a program's share goes through twice, the second time from the cache; mean and variance and, backward, the
+sums over channels are taken in float32, and dscale and dshift are left per image for a sum outside.
+"""
+
+# pyright: reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
+# pyright: reportFunctionMemberAccess=false, reportIndexIssue=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.library import triton_op, wrap_triton
+
+from goodness.kernels.normal import normal
+
+
+@triton.jit
+def _of_group(values, column, PER_GROUP: tl.constexpr):
+    """For every channel, the sum over the channels of its group."""
+    mine = (column // PER_GROUP)[:, None] == (column // PER_GROUP)[None, :]
+    return tl.sum(tl.where(mine, values[None, :], 0.0), axis=1)
+
+
+@triton.jit
+def group_norm_forward_kernel(
+    x, scale, shift, out, means, spreads, EPSILON: tl.constexpr,
+    PIXELS: tl.constexpr, CHANNELS: tl.constexpr, PER_GROUP: tl.constexpr, OWN: tl.constexpr, TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+):  # fmt: skip
+    PARTS: tl.constexpr = CHANNELS // OWN
+    image, part = (tl.program_id(0) // PARTS).to(tl.int64), tl.program_id(0) % PARTS
+    column = tl.arange(0, TILE)
+    owned = column < OWN
+    place = part * OWN + column
+    start = image * PIXELS * CHANNELS
+    totals = tl.zeros([ROWS, TILE], tl.float32)  # added up over rows once, at the end
+    squares = tl.zeros([ROWS, TILE], tl.float32)
+    for first in range(0, PIXELS, ROWS):
+        row = first + tl.arange(0, ROWS)
+        inside = (row < PIXELS)[:, None] & owned[None, :]
+        value = tl.load(x + start + (row[:, None] * CHANNELS + place[None, :]), mask=inside, other=0.0).to(tl.float32)
+        totals += value
+        squares += value * value
+    count: tl.constexpr = PIXELS * PER_GROUP
+    mean = _of_group(tl.sum(totals, axis=0), column, PER_GROUP) / count
+    variance = _of_group(tl.sum(squares, axis=0), column, PER_GROUP) / count - mean * mean
+    spread = 1 / tl.sqrt(tl.maximum(variance, 0.0) + EPSILON)
+    tl.store(means + image * CHANNELS + place, mean, mask=owned)
+    tl.store(spreads + image * CHANNELS + place, spread, mask=owned)
+    gain = tl.load(scale + place, mask=owned, other=0.0).to(tl.float32) * spread
+    offset = tl.load(shift + place, mask=owned, other=0.0).to(tl.float32) - mean * gain
+    for first in range(0, PIXELS, ROWS):
+        row = first + tl.arange(0, ROWS)
+        inside = (row < PIXELS)[:, None] & owned[None, :]
+        where = row[:, None] * CHANNELS + place[None, :]
+        value = tl.load(x + start + where, mask=inside, other=0.0).to(tl.float32) * gain[None, :] + offset[None, :]
+        share, _ = normal(value)
+        tl.store(out + start + where, (value * share).to(out.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def _slope(x, slope, where, inside, mean, spread, scale, shift):
+    """The normalised value, and the loss's slope before the GELU."""
+    hat = (tl.load(x + where, mask=inside, other=0.0).to(tl.float32) - mean[None, :]) * spread[None, :]
+    value = hat * scale[None, :] + shift[None, :]
+    above = tl.load(slope + where, mask=inside, other=0.0).to(tl.float32)
+    share, density = normal(value)
+    below = above * (share + value * density)
+    return tl.where(inside, hat, 0.0), tl.where(inside, below, 0.0)
+
+
+@triton.jit
+def group_norm_backward_kernel(
+    x, scale, shift, means, spreads, slope, gradient, to_scale, to_shift,
+    PIXELS: tl.constexpr, CHANNELS: tl.constexpr, PER_GROUP: tl.constexpr, OWN: tl.constexpr, TILE: tl.constexpr,
+    ROWS: tl.constexpr,
+):  # fmt: skip
+    PARTS: tl.constexpr = CHANNELS // OWN
+    image, part = (tl.program_id(0) // PARTS).to(tl.int64), tl.program_id(0) % PARTS
+    column = tl.arange(0, TILE)
+    owned = column < OWN
+    place = part * OWN + column
+    start = image * PIXELS * CHANNELS
+    mean = tl.load(means + image * CHANNELS + place, mask=owned, other=0.0)
+    spread = tl.load(spreads + image * CHANNELS + place, mask=owned, other=0.0)
+    gain = tl.load(scale + place, mask=owned, other=0.0).to(tl.float32)
+    offset = tl.load(shift + place, mask=owned, other=0.0).to(tl.float32)
+    plains = tl.zeros([ROWS, TILE], tl.float32)
+    alongs = tl.zeros([ROWS, TILE], tl.float32)
+    for first in range(0, PIXELS, ROWS):
+        row = first + tl.arange(0, ROWS)
+        inside = (row < PIXELS)[:, None] & owned[None, :]
+        where = row[:, None] * CHANNELS + place[None, :]
+        hat, below = _slope(x + start, slope + start, where, inside, mean, spread, gain, offset)
+        plains += below
+        alongs += below * hat
+    plain, along = tl.sum(plains, axis=0), tl.sum(alongs, axis=0)
+    tl.store(to_shift + image * CHANNELS + place, plain, mask=owned)
+    tl.store(to_scale + image * CHANNELS + place, along, mask=owned)
+    count: tl.constexpr = PIXELS * PER_GROUP
+    level = _of_group(plain * gain, column, PER_GROUP) / count
+    tilt = _of_group(along * gain, column, PER_GROUP) / count
+    for first in range(0, PIXELS, ROWS):
+        row = first + tl.arange(0, ROWS)
+        inside = (row < PIXELS)[:, None] & owned[None, :]
+        where = row[:, None] * CHANNELS + place[None, :]
+        hat, below = _slope(x + start, slope + start, where, inside, mean, spread, gain, offset)
+        value = spread[None, :] * (below * gain[None, :] - level[None, :] - hat * tilt[None, :])
+        tl.store(gradient + start + where, value.to(gradient.dtype.element_ty), mask=inside)
+
+
+def _launch(x: Tensor, groups: int) -> tuple[tuple[int], dict[str, int]]:
+    """A program takes whole groups, as many as make about 48 channels: 96 bytes in a row of bfloat16."""
+    images, pixels, channels = x.shape
+    per_group = channels // groups
+    together = max(n for n in range(1, groups + 1) if groups % n == 0 and (n == 1 or n * per_group <= 64))
+    own = together * per_group
+    tile = triton.next_power_of_2(own)
+    rows = max(1, min(triton.next_power_of_2(pixels), 4096 // tile))
+    sizes = {"PIXELS": pixels, "CHANNELS": channels, "PER_GROUP": per_group, "OWN": own, "TILE": tile, "ROWS": rows}
+    return (images * (channels // own),), sizes
+
+
+@triton_op("goodness::group_norm_gelu", mutates_args={})
+def _group_norm_gelu(
+    x: Tensor, scale: Tensor, shift: Tensor, groups: int, epsilon: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    out = torch.empty_like(x)
+    means = x.new_empty(x.shape[0], x.shape[2], dtype=torch.float32)
+    spreads = torch.empty_like(means)
+    grid, sizes = _launch(x, groups)
+    wrap_triton(group_norm_forward_kernel)[grid](x, scale, shift, out, means, spreads, EPSILON=epsilon, **sizes)
+    return out, means, spreads
+
+
+@triton_op("goodness::group_norm_gelu_backward", mutates_args={})
+def _group_norm_gelu_backward(
+    x: Tensor, scale: Tensor, shift: Tensor, means: Tensor, spreads: Tensor, slope: Tensor, groups: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    gradient, to_scale, to_shift = torch.empty_like(x), torch.empty_like(means), torch.empty_like(means)
+    grid, sizes = _launch(x, groups)
+    launch = wrap_triton(group_norm_backward_kernel)[grid]
+    launch(x, scale, shift, means, spreads, slope, gradient, to_scale, to_shift, **sizes)
+    return gradient, to_scale.sum(dim=0), to_shift.sum(dim=0)
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor, Tensor]) -> None:
+    x, scale, shift, ctx.groups, _ = inputs
+    ctx.save_for_backward(x, scale, shift, output[1], output[2])
+    ctx.mark_non_differentiable(output[1], output[2])
+
+
+def _gradient(ctx: Any, slope: Tensor, *_: Tensor) -> tuple[Tensor, Tensor, Tensor, None, None]:
+    x, scale, shift, means, spreads = ctx.saved_tensors
+    gradient, to_scale, to_shift = _group_norm_gelu_backward(
+        x, scale, shift, means, spreads, slope.contiguous(), ctx.groups
+    )
+    return gradient, to_scale.to(scale.dtype), to_shift.to(shift.dtype), None, None
+
+
+_group_norm_gelu.register_autograd(_gradient, setup_context=_remember)
+
+
+def group_norm_gelu(x: Tensor, scale: Tensor, shift: Tensor, groups: int, epsilon: float = 1e-5) -> Tensor:
+    """`[images, pixels, channels]`, normalised over a group's channels and all pixels of an image, then GELU."""
+    return _group_norm_gelu(x, scale, shift, groups, epsilon)[0]

@@ -1,0 +1,159 @@
+"""Self-attention over a short row of tokens, rotary positions included: one program per (image, head).
+
+All tokens of a head fit into one tile, so scores and softmax never leave the registers, the backward computes them
+again, and query, key and value are read from the one projection and their gradients written to one, without copies.
+The heads of an image come one after the other, since their vectors share lines of memory.
+"""
+
+# pyright: reportCallIssue=false, reportArgumentType=false, reportOperatorIssue=false
+# pyright: reportFunctionMemberAccess=false, reportIndexIssue=false
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+from torch.library import triton_op, wrap_triton
+
+
+@triton.jit
+def _rotated(base, rows, half, token_stride, offset, cosine, sine, mask):
+    """Both halves of a head's vectors, turned by their angles, in float32."""
+    first = tl.load(base + offset + rows * token_stride + half, mask=mask, other=0.0).to(tl.float32)
+    second = tl.load(base + offset + rows * token_stride + half + cosine.shape[1], mask=mask, other=0.0).to(tl.float32)
+    return first * cosine - second * sine, first * sine + second * cosine
+
+
+@triton.jit
+def attention_forward_kernel(
+    qkv, cosine_table, sine_table, out,
+    SCALE: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
+    IN_FULL: tl.constexpr,
+):  # fmt: skip
+    image, head = (tl.program_id(0) // HEADS).to(tl.int64), tl.program_id(0) % HEADS
+    HALF: tl.constexpr = WIDTH // 2
+    stride: tl.constexpr = 3 * HEADS * WIDTH
+    base = qkv + image * TOKENS * stride + head * WIDTH
+    rows = tl.arange(0, TILE)[:, None]
+    half = tl.arange(0, HALF)[None, :]
+    columns = tl.arange(0, WIDTH)[None, :]
+    inside = rows < TOKENS
+    cosine = tl.load(cosine_table + rows * HALF + half, mask=inside, other=0.0)
+    sine = tl.load(sine_table + rows * HALF + half, mask=inside, other=0.0)
+    kind = out.dtype.element_ty
+    query1, query2 = _rotated(base, rows, half, stride, 0, cosine, sine, inside)
+    key1, key2 = _rotated(base, rows, half, stride, HEADS * WIDTH, cosine, sine, inside)
+    value = tl.load(base + 2 * HEADS * WIDTH + rows * stride + columns, mask=inside, other=0.0)
+    scores = tl.dot(query1.to(kind), tl.trans(key1.to(kind)), input_precision=IN_FULL)
+    scores = tl.dot(query2.to(kind), tl.trans(key2.to(kind)), scores, input_precision=IN_FULL) * SCALE
+    scores = tl.where(tl.arange(0, TILE)[None, :] < TOKENS, scores, float("-inf"))
+    weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
+    weights = weights / tl.sum(weights, axis=1)[:, None]
+    mixed = tl.dot(weights.to(kind), value, input_precision=IN_FULL)
+    target = out + image * TOKENS * HEADS * WIDTH + head * WIDTH
+    tl.store(target + rows * (HEADS * WIDTH) + columns, mixed.to(kind), mask=inside)
+
+
+@triton.jit
+def _store_unrotated(base, rows, half, token_stride, offset, first, second, cosine, sine, mask):
+    kind = base.dtype.element_ty
+    tl.store(base + offset + rows * token_stride + half, (first * cosine + second * sine).to(kind), mask=mask)
+    place = base + offset + rows * token_stride + half + cosine.shape[1]
+    tl.store(place, (second * cosine - first * sine).to(kind), mask=mask)
+
+
+@triton.jit
+def attention_backward_kernel(
+    qkv, cosine_table, sine_table, slope, gradient,
+    SCALE: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
+    IN_FULL: tl.constexpr,
+):  # fmt: skip
+    image, head = (tl.program_id(0) // HEADS).to(tl.int64), tl.program_id(0) % HEADS
+    HALF: tl.constexpr = WIDTH // 2
+    stride: tl.constexpr = 3 * HEADS * WIDTH
+    base = qkv + image * TOKENS * stride + head * WIDTH
+    into = gradient + image * TOKENS * stride + head * WIDTH
+    rows = tl.arange(0, TILE)[:, None]
+    half = tl.arange(0, HALF)[None, :]
+    columns = tl.arange(0, WIDTH)[None, :]
+    inside = rows < TOKENS
+    cosine = tl.load(cosine_table + rows * HALF + half, mask=inside, other=0.0)
+    sine = tl.load(sine_table + rows * HALF + half, mask=inside, other=0.0)
+    kind = gradient.dtype.element_ty
+    query1, query2 = _rotated(base, rows, half, stride, 0, cosine, sine, inside)
+    key1, key2 = _rotated(base, rows, half, stride, HEADS * WIDTH, cosine, sine, inside)
+    query1, query2, key1, key2 = query1.to(kind), query2.to(kind), key1.to(kind), key2.to(kind)
+    value = tl.load(base + 2 * HEADS * WIDTH + rows * stride + columns, mask=inside, other=0.0)
+    from_out = slope + image * TOKENS * HEADS * WIDTH + head * WIDTH
+    above = tl.load(from_out + rows * (HEADS * WIDTH) + columns, mask=inside, other=0.0)
+    scores = tl.dot(query1, tl.trans(key1), input_precision=IN_FULL)
+    scores = tl.dot(query2, tl.trans(key2), scores, input_precision=IN_FULL) * SCALE
+    scores = tl.where(tl.arange(0, TILE)[None, :] < TOKENS, scores, float("-inf"))
+    weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
+    weights = weights / tl.sum(weights, axis=1)[:, None]
+    to_value = tl.dot(tl.trans(weights.to(kind)), above, input_precision=IN_FULL)
+    tl.store(into + 2 * HEADS * WIDTH + rows * stride + columns, to_value.to(kind), mask=inside)
+    to_weights = tl.dot(above, tl.trans(value), input_precision=IN_FULL)
+    to_scores = weights * (to_weights - tl.sum(to_weights * weights, axis=1)[:, None]) * SCALE
+    to_scores = to_scores.to(kind)
+    first = tl.dot(to_scores, key1, input_precision=IN_FULL)
+    second = tl.dot(to_scores, key2, input_precision=IN_FULL)
+    _store_unrotated(into, rows, half, stride, 0, first, second, cosine, sine, inside)
+    across = tl.trans(to_scores)
+    first = tl.dot(across, query1, input_precision=IN_FULL)
+    second = tl.dot(across, query2, input_precision=IN_FULL)
+    _store_unrotated(into, rows, half, stride, HEADS * WIDTH, first, second, cosine, sine, inside)
+
+
+def serves(qkv: Tensor, heads: int) -> bool:
+    """Whether these shapes fit one tile, and halves of a head's vectors fill one side of a matrix product."""
+    width = qkv.shape[-1] // (3 * heads)
+    return qkv.shape[1] <= 128 and width in (32, 64, 128)
+
+
+def _launch(qkv: Tensor, heads: int) -> dict[str, Any]:
+    tokens, width = qkv.shape[1], qkv.shape[-1] // (3 * heads)
+    precision = "ieee" if qkv.dtype == torch.float32 else "tf32"
+    tile = max(16, triton.next_power_of_2(tokens))
+    return {
+        "SCALE": width**-0.5,  # known when compiled: given at the call it comes in float64, and slows what follows
+        "TOKENS": tokens,
+        "HEADS": heads,
+        "WIDTH": width,
+        "TILE": tile,
+        "IN_FULL": precision,
+        "num_warps": 4,
+    }
+
+
+@triton_op("goodness::short_attention", mutates_args={})
+def short_attention(qkv: Tensor, cosine: Tensor, sine: Tensor, heads: int) -> Tensor:
+    """`[batch, tokens, 3 * width]` to `[batch, tokens, width]`; cosine and sine are `[tokens, head width / 2]`."""
+    batch, tokens, wide = qkv.shape
+    out = qkv.new_empty(batch, tokens, wide // 3)
+    wrap_triton(attention_forward_kernel)[(batch * heads,)](qkv, cosine, sine, out, **_launch(qkv, heads))
+    return out
+
+
+@triton_op("goodness::short_attention_backward", mutates_args={})
+def _short_attention_backward(qkv: Tensor, cosine: Tensor, sine: Tensor, slope: Tensor, heads: int) -> Tensor:
+    gradient = torch.empty_like(qkv)
+    launch = wrap_triton(attention_backward_kernel)[(len(qkv) * heads,)]
+    launch(qkv, cosine, sine, slope, gradient, **_launch(qkv, heads))
+    return gradient
+
+
+def _remember(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+    qkv, cosine, sine, ctx.heads = inputs
+    ctx.save_for_backward(qkv, cosine, sine)
+
+
+def _gradient(ctx: Any, slope: Tensor) -> tuple[Tensor, None, None, None]:
+    qkv, cosine, sine = ctx.saved_tensors
+    return _short_attention_backward(qkv, cosine, sine, slope.contiguous(), ctx.heads), None, None, None
+
+
+short_attention.register_autograd(_gradient, setup_context=_remember)

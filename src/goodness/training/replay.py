@@ -1,0 +1,147 @@
+"""A step recorded once and replayed: on a GPU one CUDA graph, so that neither Python nor a thousand launches pace it.
+
+What moves from step to step reaches a recorded step in three ways: random numbers through `Draws`, plain numbers
+through tensors of one element that are set before each replay (learning rates, the teacher's share, progress), and
+whatever else shapes the step through its signature: another signature, another recording.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import TYPE_CHECKING, Any, Protocol
+
+import torch
+from torch import Tensor
+
+from goodness.training.draws import Draws
+
+if TYPE_CHECKING:
+    from goodness.training.step import Measured, Moment
+
+WARM_STEPS = 3
+"""Steps of each signature that run as they are before one is recorded: compilers and allocators settle in them."""
+
+
+class Guard:
+    """Whether every step so far was finite, kept on the device: a recorded step cannot stop to ask.
+
+    From the first step that was not, `bad` is 1, and updates multiply or skip themselves away.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self.bad = torch.zeros((), device=device)
+        self.now = torch.zeros((), dtype=torch.int64, device=device)  # the step under way, set before each replay
+        self._first = torch.full((), -1, dtype=torch.int64, device=device)
+
+    def note(self, values: Tensor) -> None:
+        """Take in a step's losses and gradient norms."""
+        is_bad = ~values.isfinite().all()
+        self._first.copy_(torch.where(is_bad & (self.bad == 0), self.now, self._first))
+        self.bad.copy_(torch.maximum(self.bad, is_bad.to(self.bad.dtype)))
+
+    def first_bad(self) -> int | None:
+        """The number of the first step that was not finite. Waits for the device."""
+        first = int(self._first)
+        return first if first >= 0 else None
+
+    def undo(self, tensors: list[Tensor], before: list[Tensor]) -> None:
+        """Put back what a step that was not finite has changed."""
+        for tensor, old in zip(tensors, before):
+            tensor.copy_(torch.where(self.bad > 0, old, tensor))
+
+
+class Recording(Protocol):
+    def replay(self, moment: Moment) -> list[Measured]: ...
+
+
+class CudaGraph:
+    """The step's kernels, in their order, on the tensors they were recorded with."""
+
+    def __init__(self, step: Callable[[], list[Measured]], draws: Draws, stream: Any) -> None:
+        self.draws, self.places, self.graph = draws, draws.places(), torch.cuda.CUDAGraph()
+        torch.cuda.synchronize()
+        capture = torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local")
+        with draws.kept_in(self.places), capture:
+            self.measured = step()
+
+    def replay(self, moment: Moment) -> list[Measured]:
+        self.draws.refill(self.places, moment.epoch, moment.step)
+        self.graph.replay()
+        return self.measured
+
+
+class Repetition:
+    """The readable twin of a CUDA graph, for any device: the step's own code, with all it was told at the recording."""
+
+    def __init__(self, step: Callable[[], list[Measured]], draws: Draws) -> None:
+        self.step, self.draws, self.places = step, draws, draws.places()
+
+    def replay(self, moment: Moment) -> list[Measured]:
+        self.draws.refill(self.places, moment.epoch, moment.step)
+        with self.draws.kept_in(self.places):
+            return self.step()
+
+
+class Recorder:
+    """Carries out steps: the first of each signature as they are, then by replaying a recording of one.
+
+    `body(rows, moment)` is a step without its settings; whatever it takes from `moment` must be in `signature(moment)`
+    or set before the call. Where the step cannot be recorded, all steps run as they are, and `notice` hears why.
+    """
+
+    def __init__(
+        self,
+        body: Callable[[Tensor, Moment], list[Measured]],
+        signature: Callable[[Moment], Hashable],
+        draws: Draws,
+        notice: Callable[[str], None],
+    ) -> None:
+        self.body, self.signature, self.draws, self.notice = body, signature, draws, notice
+        self.is_cuda = draws.device.type == "cuda"
+        self.stream = torch.cuda.Stream(draws.device) if self.is_cuda else None
+        self.recorded = 0
+        self._of: Hashable = None
+        self._warm = 0
+        self._refused = False
+        self._rows: Tensor | None = None
+        self._recording: Recording | None = None
+
+    def __call__(self, rows: Tensor, moment: Moment) -> list[Measured]:
+        signature = self.signature(moment)
+        if signature != self._of:
+            self._of, self._warm, self._recording = signature, 0, None
+        if self._recording is None and not self._refused and self._warm >= WARM_STEPS:
+            self._record(rows, moment)
+        if self._recording is None or self._rows is None:
+            self._warm += 1
+            return self._as_it_is(rows, moment)
+        self._rows.copy_(rows)
+        return self._recording.replay(moment)
+
+    def _as_it_is(self, rows: Tensor, moment: Moment) -> list[Measured]:
+        """On the stream that the recording will be made on, since gradients stay on the stream they began on."""
+        if self.stream is None:
+            return self.body(rows, moment)
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            measured = self.body(rows, moment)
+        torch.cuda.current_stream().wait_stream(self.stream)
+        return measured
+
+    def _record(self, rows: Tensor, moment: Moment) -> None:
+        self.draws.look()
+        if self.draws.has_drawn:
+            self._refuse("a block draws random numbers of its own")
+            return
+        self._rows = places = rows.clone()
+        step = lambda: self.body(places, moment)  # noqa: E731
+        try:
+            self._recording = CudaGraph(step, self.draws, self.stream) if self.is_cuda else Repetition(step, self.draws)
+            self.recorded += 1
+        except RuntimeError as error:
+            torch.cuda.synchronize()
+            self._refuse(str(error).splitlines()[0] if str(error) else repr(error))
+
+    def _refuse(self, why: str) -> None:
+        self._refused = True
+        self.notice(f"steps are not recorded, so they may be slower: {why}")

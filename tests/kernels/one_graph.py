@@ -1,0 +1,49 @@
+"""Traces stem, block and scoring with the kernels in them; fails where that takes more than one graph each.
+
+A program of its own: tracing wants kernels that are compiled, and the other tests interpret them.
+"""
+
+import pytest
+import torch
+from torch import Tensor
+
+from goodness import kernels
+from goodness.api import make_config
+from goodness.model.network import Network
+from goodness.training.step import forward_block, score_block
+
+
+class Traced(Exception):
+    """The whole function was traced into one graph; there is no need to run it."""
+
+
+def stop(graph: torch.fx.GraphModule, inputs: list[Tensor]):
+    def raise_traced(*_: object) -> None:
+        raise Traced(" ".join(str(node.target) for node in graph.graph.nodes))
+
+    return raise_traced
+
+
+def targets(function, *inputs) -> str:
+    torch._dynamo.reset()
+    with torch.autocast("cpu", torch.bfloat16), pytest.raises(Traced) as caught:
+        torch.compile(function, backend=stop, fullgraph=True)(*inputs)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("preset", ["gamma0-dense", "gamma0", "baseline"])
+def test_stem_block_and_scoring_are_one_graph_each(preset: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "are_used", lambda x: True)
+    changes = {"model.width": 64, "model.blocks": 1, "model.block.heads": 2, "model.stem.channels": 32}
+    config = make_config(preset, changes)
+    network = Network(config.model, (3, 32, 32), 10, terms=config.objective)
+    stem = targets(Network.tokens, network, torch.rand(2, 3, 32, 32))
+    assert "group_norm_gelu" in stem
+    assert "convolve" in stem
+    tokens, labels = torch.rand(2, 64, 64), torch.tensor([3, 5])
+    for graph in (
+        targets(forward_block, network, network.block(0), tokens, labels),
+        targets(score_block, network.block(0), tokens, torch.tensor([0, 1, 1]), torch.tensor([1, 2, 3])),
+    ):
+        assert "short_attention" in graph
+        assert "geglu" in graph

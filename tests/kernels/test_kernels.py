@@ -1,0 +1,129 @@
+"""The kernels against their plain twins, forward and backward, in Triton's interpreter on a CPU."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+pytest.importorskip("triton")
+
+from goodness.kernels.convolution import convolve
+from goodness.kernels.geglu import geglu
+from goodness.kernels.group_norm import group_norm_gelu
+from goodness.kernels.pool import pool
+from goodness.kernels.short_attention import serves, short_attention
+from goodness.model.attention import AttentionPool, SelfAttention
+from goodness.model.feedforward import gated_plainly
+from goodness.model.stem import ConvStem
+
+
+def both_ways(function, inputs, slope):
+    """Value, and gradients by every input."""
+    inputs = [one.detach().clone().requires_grad_() for one in inputs]
+    value = function(*inputs)
+    return [value, *torch.autograd.grad(value, inputs, slope.to(value.dtype))]
+
+
+def assert_equal(fast, plain, inputs, shape, tolerance=2e-5):
+    """Against the twin in float64, so that every digit missing is the kernel's."""
+    slope = torch.randn(shape, generator=torch.Generator().manual_seed(1))
+    found = both_ways(fast, inputs, slope)
+    expected = both_ways(plain, [one.double() for one in inputs], slope.double())
+    for mine, theirs in zip(found, expected, strict=True):
+        torch.testing.assert_close(mine.double(), theirs, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize(("grid", "heads", "per_head"), [((8, 8), 2, 32), ((5, 5), 3, 32), ((2, 3), 1, 64)])
+def test_attention(grid, heads, per_head):
+    torch.manual_seed(0)
+    tokens, width = grid[0] * grid[1], heads * per_head
+    layer = SelfAttention(width, heads, grid)
+    qkv = 2 * torch.randn(3, tokens, 3 * width)
+    assert serves(qkv, heads)
+    assert_equal(
+        lambda x: short_attention(x, layer.cosine, layer.sine, heads),
+        layer.mix_plainly,
+        [qkv],
+        (3, tokens, width),
+    )
+
+
+def test_attention_with_scores_far_apart():
+    torch.manual_seed(0)
+    layer = SelfAttention(32, 1, (4, 4))
+    qkv = 100 * torch.randn(2, 16, 96)
+    out = short_attention(qkv, layer.cosine, layer.sine, 1)
+    torch.testing.assert_close(out, layer.mix_plainly(qkv), rtol=1e-4, atol=1e-3)
+
+
+def test_attention_serves_no_head_it_cannot_halve():
+    assert not serves(torch.zeros(1, 16, 3 * 24), 1)
+    assert not serves(torch.zeros(1, 256, 96), 1)
+
+
+@pytest.mark.parametrize(("rows", "hidden"), [(16, 64), (21, 88), (1, 3)])
+def test_geglu(rows, hidden):
+    torch.manual_seed(0)
+    gate_up = 3 * torch.randn(rows, 2 * hidden)
+    assert_equal(geglu, gated_plainly, [gate_up], (rows, hidden))
+
+
+@pytest.mark.parametrize(("pixels", "channels", "groups"), [(64, 96, 8), (49, 24, 8), (100, 7, 1), (9, 384, 8)])
+def test_group_norm_and_gelu(pixels, channels, groups):
+    torch.manual_seed(0)
+    x = 0.5 + 2 * torch.randn(3, pixels, channels)
+
+    def plain(x, scale, shift):
+        return F.gelu(F.group_norm(x.transpose(1, 2), groups, scale, shift)).transpose(1, 2)
+
+    inputs = [x, torch.rand(channels) + 0.5, torch.randn(channels)]
+    assert_equal(lambda *a: group_norm_gelu(*a, groups), plain, inputs, x.shape, tolerance=5e-5)
+
+
+@pytest.mark.parametrize(("side", "stride"), [(8, 2), (7, 2), (6, 1)])
+def test_convolution(side, stride):
+    torch.manual_seed(0)
+    x, weight = torch.randn(2, side, side, 4), torch.randn(6, 4, 3, 3)
+
+    def plain(x, weight):
+        return F.conv2d(x.permute(0, 3, 1, 2), weight, stride=stride, padding=1).permute(0, 2, 3, 1)
+
+    assert_equal(lambda *a: convolve(*a, stride, 1), plain, [x, weight], plain(x, weight).shape)
+
+
+@pytest.mark.parametrize(("side", "channels", "patch"), [(16, 16, 2), (13, 8, 2), (9, 12, 3), (8, 8, 1)])
+def test_stem(side, channels, patch):
+    torch.manual_seed(0)
+    stem = ConvStem(3, channels, 8, patch)
+    for parameter in stem.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    images = torch.rand(2, 3, side, side)
+    slope = torch.randn_like(stem(images))
+    parameters = list(stem.parameters())
+    fast = stem.channels_last(images)
+    torch.testing.assert_close(fast, stem(images), rtol=1e-4, atol=1e-4)
+    for mine, theirs in zip(
+        torch.autograd.grad(fast, parameters, slope), torch.autograd.grad(stem(images), parameters, slope), strict=True
+    ):
+        torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-3 * float(theirs.abs().max()))
+
+
+@pytest.mark.parametrize(("tokens", "width"), [(64, 32), (9, 24), (1, 8)])
+def test_pooling_and_energy(tokens, width):
+    torch.manual_seed(0)
+    layer = AttentionPool(width)
+    x, scale, query = 2 * torch.randn(3, tokens, width), torch.rand(width) + 0.5, torch.randn(width)
+
+    def fast(x, scale, query):
+        return side_by_side(pool(x, scale * query, 1e-6))
+
+    def plain(x, scale, query):
+        given = {"norm.scale": scale, "query": query}
+        pooled = torch.func.functional_call(layer, given, x)
+        return side_by_side((pooled, x.square().mean(dim=(1, 2))))
+
+    assert_equal(fast, plain, [x, scale, query], (3, width + 1))
+
+
+def side_by_side(both):
+    pooled, energy = both
+    return torch.cat([pooled, energy.unsqueeze(1).to(pooled.dtype)], dim=1)
