@@ -209,7 +209,11 @@ def test_compiled_chunks_are_all_of_one_size_and_give_the_same_goodness(
     monkeypatch.setattr(predict, "_compiled", lambda function: function)
     monkeypatch.setattr(predict, "CHUNK", 4)
     torch.testing.assert_close(goodness_of(network, images, compiled=True), whole, rtol=1e-5, atol=1e-5)
-    assert sizes == [(4, True)] * 3  # eleven images and one again
+    assert sizes == [(4, True)] * 3  # eleven images, and one again
+    sizes.clear()
+    monkeypatch.setattr(predict, "CHUNK", 9)
+    torch.testing.assert_close(goodness_of(network, images, compiled=True), whole, rtol=1e-5, atol=1e-5)
+    assert sizes == [(6, True)] * 2  # not nine, and seven for nothing
     sizes.clear()
     torch.testing.assert_close(goodness_of(network, images[:3], compiled=True), whole[:, :3], rtol=1e-5, atol=1e-5)
     assert sizes == [(3, False)]

@@ -28,12 +28,13 @@ from goodness.training.backprop import Backprop, build_stripped
 from goodness.training.checkpoint import weights_sha256
 from goodness.training.durable import read_json, readable_size, write_json
 from goodness.training.loop import Listener, Loop, accuracy_row
+from goodness.training.moment import Moment
 from goodness.training.optim import learning_window
 from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment, memory_of
 from goodness.training.signals import StopRequest
 from goodness.training.stage1 import Stage1, assess, build_network
 from goodness.training.stage2 import Stage2
-from goodness.training.step import Moment, Stepper
+from goodness.training.step import Stepper
 
 SMALL = 500_000
 """Numbers in a step's tokens below which one thread is faster (demo: 49,152; half the time of two threads)."""
@@ -281,7 +282,8 @@ def prepared(device: torch.device, deterministic: bool, threads: int | None = No
     try:
         torch.set_num_threads(threads or threads_before)
         torch.set_flush_denormal(flushed or (device.type == "cpu" and torch.get_num_threads() == 1))
-        with torch.random.fork_rng(devices=[device] if is_cuda else []):
+        here = torch.cuda.device(device) if is_cuda else contextlib.nullcontext()  # streams and kernels follow it
+        with here, torch.random.fork_rng(devices=[device] if is_cuda else []):
             if deterministic:
                 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
                 torch.use_deterministic_algorithms(True)

@@ -262,6 +262,11 @@ class Config:
             )
         for part in (self.rule, self.negatives, self.model.block, self.model.goodness, self.model.label):
             part.check()
+        if self.model.label.is_late and self.model.label_at == "first":
+            raise ConfigError(
+                f"model.label '{self.model.label.kind}' stays out of the tokens, so blocks after the first would see "
+                "none at all: leave model.label_at at every"
+            )
         for term in self.objective.values():
             term.check()
             if term.weight != 0:
@@ -276,6 +281,17 @@ NAMED_RULES: dict[str, Rule] = {
     "constant": Constant(gamma=0.7),
 }
 """Settings of the rules that the paper has names for; every registered rule's own name works beside them."""
+
+
+def rule_name(rule: Rule) -> str:
+    """The name of a rule with its settings, or its kind and what is set: 'lcff', 'gated, kappa 2.0'."""
+    for name, known in NAMED_RULES.items():
+        if rule == known:
+            return name
+    plain = type(rule)()
+    names = [one.name for one in dataclasses.fields(rule)]
+    changed = [f"{name} {getattr(rule, name)}" for name in names if getattr(rule, name) != getattr(plain, name)]
+    return ", ".join([rule.kind, *changed])
 
 
 def named_part(base: type[Part], name: str) -> Part:
@@ -369,7 +385,10 @@ def from_dict(data: Any) -> Config:
     if not isinstance(written, int) or not 1 <= written <= FORMAT:
         raise ConfigError(f"the configuration has format {written!r}; this version reads 1 to {FORMAT}")
     of_file = ("format", "stage")  # of config.json itself, not of what is configured
-    return _read({k: v for k, v in data.items() if k not in of_file}, Config, "", may_lack=written < FORMAT)
+    settings = {k: v for k, v in data.items() if k not in of_file}
+    if written < 3 and isinstance(settings.get("step"), dict):  # steps were not recorded then, and round in another way
+        settings["step"] = {"replay": "off", **settings["step"]}
+    return _read(settings, Config, "", may_lack=written < FORMAT)
 
 
 def differences(config: Any, base: Any) -> dict[str, tuple[Any, Any]]:

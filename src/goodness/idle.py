@@ -152,7 +152,7 @@ def _terms(config: Config) -> list[tuple[str, Term]]:
 
 def _is_off(term: Term, config: Config) -> bool:
     blocks = config.model.blocks
-    return all(term.coefficient(depth, blocks) == 0 for depth in range(blocks))
+    return not any(term.acts_at(depth, blocks) for depth in range(blocks))
 
 
 def _in_history(config: Config, is_seen: bool) -> Iterator[Fact]:

@@ -91,10 +91,13 @@ class Term(Part):
     def coefficient(self, depth: int, blocks: int, progress: float | Tensor = 0.0) -> float | Tensor:
         """The factor at this depth and share of the epochs; the weight, unless the term scales with one of them.
 
-        A term whose coefficient is 0 at the start is not there at all. `progress` is a tensor in a step: a compiled
-        graph need not be made anew as it moves.
+        `progress` is a tensor in a step: a compiled graph need not be made anew as it moves.
         """
         return self.weight
+
+    def acts_at(self, depth: int, blocks: int) -> bool:
+        """Whether the term is there at this depth: not 0 at the start, in the middle or at the end."""
+        return any(float(self.coefficient(depth, blocks, share)) != 0 for share in (0.0, 0.5, 1.0))
 
     def looks_at(self, config: Config) -> frozenset[str]:
         """Which of `LOOKED_AT` the term's value depends on, so that settings which nothing looks at can be told."""
@@ -199,6 +202,10 @@ class GoodnessPart(Part):
 @dataclass(frozen=True, kw_only=True)
 class LabelPart(Part):
     """How a label hypothesis enters the tokens."""
+
+    is_late: ClassVar[bool] = False
+    """Whether it enters behind the block's body, for the goodness alone: then tokens never see a label, and all
+    hypotheses of an image share one pass. The built module has `factors() [classes, width]`, by which it multiplies."""
 
     def build(self, width: int, classes: int) -> nn.Module:
         """A module `(tokens, labels) -> tokens`."""

@@ -30,6 +30,9 @@ def bytes_per_image(network: Network) -> tuple[int, int]:
         4 * tokens[0] * tokens[1] * (10 * max(before, after) + 4 * hidden)
         for (before, tokens), (after, _) in pairwise(network.shapes)
     ]
+    if config.label.is_late:  # the body once an image; per hypothesis scores of its tokens, and a few pooled features
+        (width, tokens) = max((shape[0], shape[1][0] * shape[1][1]) for shape in network.shapes)
+        return stem + max(widest), 4 * (4 * tokens + 8 * width)
     return stem, max(widest)
 
 
@@ -93,11 +96,17 @@ def _outputs(
     """What the blocks give, one after the other, for every image's tokens under each of these labels.
 
     Rows are `[batch * labels]`, labels fastest; a hypothesis keeps its label through all blocks. Its tokens are its
-    image's until the first block has taken them in, where compiled; a copy of them is never made.
+    image's until the first block takes them in; compiled, that makes no copy of them.
     """
     hypotheses, used = labels.repeat(len(start)), _used(network, blocks)
     first, later = (_compiled(first_block), _compiled(later_block)) if compiled else (first_block, later_block)
     tokens = start
+    if network.config.label.is_late:  # no label is in the tokens: one pass for all hypotheses
+        shared = _compiled(shared_block) if compiled else shared_block
+        for depth in range(used):
+            output, tokens = shared(network, network.block(depth), tokens, labels, depth + 1 < used)
+            yield output
+        return
     for depth in range(used):
         step = first if depth == 0 else later
         output, tokens = step(network, network.block(depth), tokens, hypotheses, depth + 1 < used)
@@ -120,8 +129,18 @@ def later_block(
     return output, network.hand_on(output.tokens) if goes_on else output.tokens
 
 
+def shared_block(
+    network: Network, block: FFBlock, tokens: Tensor, labels: Tensor, goes_on: bool
+) -> tuple[BlockOutput, Tensor]:
+    """A block on every image's tokens, read under each of these labels."""
+    output = block.under(tokens, labels)
+    return output, network.hand_on(output.tokens) if goes_on else output.tokens
+
+
 @functools.cache
 def _compiled(function: F) -> F:
+    """Compiled for every size and network it meets, up to a number that a process with several will not reach."""
+    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
     return torch.compile(function, dynamic=False)  # type: ignore[return-value]
 
 
@@ -206,7 +225,7 @@ def goodness_of(
     n = len(images)
     compiled = compiled and n >= min(rows, CHUNK) and network.classes % labels == 0
     if compiled:
-        rows = min(rows, CHUNK)
+        rows = -(-n // -(-n // min(rows, CHUNK)))  # as many chunks, all of one size: few images are scored for nothing
         images = torch.cat([images, images[-1:].expand(-n % rows, *images.shape[1:])])
 
     def score(view: Tensor) -> Tensor:

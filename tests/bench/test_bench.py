@@ -104,3 +104,16 @@ def test_mistakes_are_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["bench", "demo", "--classes", "1"]) == 2
     assert main(["bench", "gama0"]) == 2
     assert main(["bench", "demo", "--steps", "0", "--device", "cpu"]) == 2
+    assert main(["bench", "demo", "--batch", "0", "--device", "cpu"]) == 2
+    assert main(["bench", "demo", "--classes", "1000000000000"]) == 2
+    assert main(["bench", "demo", "--out", "/proc/nowhere/bench.json"]) == 2
+    assert main(["bench", "demo", "--out", "/tmp"]) == 2
+
+
+def test_no_measurement_outlasts_the_training(tmp_path: Path) -> None:
+    stage = build(SIDE_BY_SIDE[0], TINY, tmp_path / "run", CPU, torch.float32)
+    step = stepping(stage)
+    for _ in range(5):
+        step()
+    stage.position.step = 10_000
+    assert stage.stepper.learns(0, stage.moment())  # type: ignore[attr-defined]

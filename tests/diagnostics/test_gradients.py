@@ -13,7 +13,8 @@ from goodness.config import Config
 from goodness.diagnostics.gradients import term_gradient_norms
 from goodness.local.objective import Objective
 from goodness.model.network import Network
-from goodness.training.step import Moment, Stepper
+from goodness.training.moment import Moment
+from goodness.training.step import Stepper
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 MOMENT = Moment(epoch=0, step=3, total_step=3, total_steps=9, progress=0.0)

@@ -15,7 +15,8 @@ from goodness.local.facts import Facts, Trio
 from goodness.model.network import Network
 from goodness.parts import Term
 from goodness.presets import preset
-from goodness.training.step import Moment, Stepper
+from goodness.training.moment import Moment
+from goodness.training.step import Stepper
 
 LABELS = torch.tensor([0, 1, 2, 3, 0, 1])
 
@@ -148,3 +149,22 @@ def test_each_blocks_loss_does_reach_its_own_parameters() -> None:
     stepper(images().expand(3, -1, -1, -1, -1), LABELS, moment)
     untouched = {name for name, p in network.named_parameters() if p.grad is None or not bool((p.grad != 0).any())}
     assert untouched == set()
+
+
+def test_an_audit_of_nothing_proves_nothing() -> None:
+    config = shrunk("gamma0-dense")
+    network = Network(config.model, (3, 8, 8), 4, terms=config.objective)
+    images, labels = torch.rand(4, 3, 8, 8), torch.arange(4)
+    assert audit_locality(network, config, images, labels) == []
+    for bad, theirs in (
+        (images[:0], labels[:0]),
+        (images * torch.nan, labels),
+        (images[:, :1], labels),
+        (images, labels[:2]),
+    ):
+        with pytest.raises(ValueError, match="at least two finite images"):
+            audit_locality(network, config, bad, theirs)
+    with pytest.raises(ValueError, match="lacks what term"):
+        audit_locality(Network(config.model, (3, 8, 8), 4), config, images, labels)
+    with pytest.raises(ValueError, match="frozen"):
+        audit_locality(network.requires_grad_(False), config, images, labels)

@@ -39,7 +39,8 @@ from goodness.local.ledger import Ledger
 from goodness.local.terms import Block, Current
 from goodness.model.network import Network
 from goodness.parts import Rule
-from goodness.training.step import Moment, Stepper
+from goodness.training.moment import Moment
+from goodness.training.step import Stepper
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 BETA, CLASSES = 4.0, 4

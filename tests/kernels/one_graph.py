@@ -43,7 +43,9 @@ def test_stem_block_and_scoring_are_one_graph_each(preset: str, monkeypatch: pyt
     tokens, labels = torch.rand(2, 64, 64), torch.tensor([3, 5])
     for graph in (
         targets(forward_block, network, network.block(0), tokens, labels),
-        targets(score_block, network.block(0), tokens, torch.tensor([0, 1, 1]), torch.tensor([1, 2, 3])),
+        targets(
+            score_block, network.block(0), tokens, torch.tensor([0, 1, 1]), torch.tensor([1, 2, 3]), torch.arange(10)
+        ),
     ):
         assert "short_attention" in graph
         assert "geglu" in graph

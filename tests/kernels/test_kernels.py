@@ -57,7 +57,8 @@ def test_attention_with_scores_far_apart():
 
 def test_attention_serves_no_head_it_cannot_halve():
     assert not serves(torch.zeros(1, 16, 3 * 24), 1)
-    assert not serves(torch.zeros(1, 256, 96), 1)
+    assert not serves(torch.zeros(1, 65, 96), 1)
+    assert not serves(torch.zeros(1, 16, 3 * 128), 1)
 
 
 @pytest.mark.parametrize(("rows", "hidden"), [(16, 64), (21, 88), (1, 3)])
@@ -77,6 +78,14 @@ def test_group_norm_and_gelu(pixels, channels, groups):
 
     inputs = [x, torch.rand(channels) + 0.5, torch.randn(channels)]
     assert_equal(lambda *a: group_norm_gelu(*a, groups), plain, inputs, x.shape, tolerance=5e-5)
+
+
+def test_group_norm_keeps_its_digits_far_from_zero():
+    torch.manual_seed(0)
+    x = 100 + torch.randn(2, 64, 24)
+    scale, shift = torch.ones(24), torch.zeros(24)
+    expected = F.gelu(F.group_norm(x.double().transpose(1, 2), 8, scale.double(), shift.double())).transpose(1, 2)
+    torch.testing.assert_close(group_norm_gelu(x, scale, shift, 8).double(), expected, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(("side", "stride"), [(8, 2), (7, 2), (6, 1)])

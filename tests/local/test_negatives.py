@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 
 import pytest
@@ -323,3 +324,13 @@ def test_first_places_beyond_the_last_are_none() -> None:
     chosen = torch.tensor([False, True, True, False, True])
     assert first_places(chosen, 2).tolist() == [1, 2]
     assert first_places(chosen, 4).tolist() == [1, 2, 4, 5]
+
+
+def test_candidates_beyond_the_room_stay_unscored_and_labels_stay_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    negatives = importlib.import_module("goodness.local.negatives")
+    monkeypatch.setattr(negatives, "room", lambda k, wrongs, batch: batch)
+    one = mining(0, 6, 5, 3, fixed=True)
+    table = Table(torch.randn(6, 5))
+    found = hardest(one, table, 3)
+    assert len(table.asked) == 6
+    assert bool(((found >= 0) & (found < 5) & (found != one.labels)).all())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -24,6 +25,7 @@ from goodness.local.terms import (
     Threshold,
     missing_gradient_loss,
 )
+from goodness.parts import Term
 
 CASES = pytest.mark.parametrize(
     ("seed", "eta", "depth", "decay"),
@@ -371,3 +373,16 @@ def test_cumulative_margins_are_the_difference_of_cumulative_goodness(seed: int,
     for m, p, total in zip(facts.margins(), facts.past_margins(), facts.cumulative_margins()):
         for i in range(BATCH):
             assert total[i].item() == pytest.approx(m[i].item() + facts.weight[i].item() * p[i].item(), abs=1e-12)
+
+
+def test_a_term_that_ramps_in_from_nothing_is_there() -> None:
+    @dataclass(frozen=True, kw_only=True)
+    class Ramping(Term):
+        kind = "ramping"
+
+        def coefficient(self, depth: int, blocks: int, progress: float | Tensor = 0.0) -> float | Tensor:
+            return self.weight * progress
+
+    assert Ramping(weight=0.5).acts_at(0, 2)
+    assert not Ramping(weight=0.0).acts_at(0, 2)
+    assert [name for name, _ in Objective({"ramping": Ramping(weight=0.5)}).active(0, 2)] == ["ramping"]

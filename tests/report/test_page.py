@@ -824,3 +824,10 @@ def test_ctrl_c_ends_the_server_in_silence(runs: dict[str, Run]) -> None:
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert (process.returncode, errors) == (0, "")
+
+
+def test_a_folder_whose_name_is_not_text_has_a_page_too(tmp_path: Path) -> None:
+    place = tmp_path / os.fsdecode(b"r\xff")
+    goodness.train(shrunk("demo", {**EASY, "epochs": 1}), out=place, device="cpu")
+    page = write_report([goodness.load(place)], tmp_path / "page.html", figures=False)
+    assert "<html" in page.read_text()

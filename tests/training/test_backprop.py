@@ -23,8 +23,8 @@ from goodness.runs import Run
 from goodness.training.backprop import Backprop, build_stripped
 from goodness.training.checkpoint import Checkpoints, weights_sha256
 from goodness.training.loop import Interrupted
+from goodness.training.moment import Moment
 from goodness.training.run import RunFolder
-from goodness.training.step import Moment
 from interruptions import Killed, kill_after, stop_after
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 

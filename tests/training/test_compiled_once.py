@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,6 +34,9 @@ def test_no_graph_is_made_after_the_first_epoch(
     preset: str, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch._dynamo.reset()
+    predict = importlib.import_module("goodness.predict")
+    predict._compiled.cache_clear()
+    monkeypatch.setattr(predict, "CHUNK", 4)  # so that evaluation is compiled as well
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     counts = []
 

@@ -22,7 +22,9 @@ from goodness.local.facts import Facts
 from goodness.model.network import Network
 from goodness.parts import Term
 from goodness.training.checkpoint import Checkpoints
-from goodness.training.step import Moment, NonFiniteLoss, Stepper
+from goodness.training.finite import NonFiniteLoss
+from goodness.training.moment import Moment
+from goodness.training.step import Stepper
 from interruptions import Killed, kill_after
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 

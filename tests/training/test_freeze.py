@@ -18,8 +18,9 @@ import goodness
 from goodness.config import Config
 from goodness.model.network import Network
 from goodness.training.loop import Interrupted
+from goodness.training.moment import Moment
 from goodness.training.optim import learning_rate, learning_window
-from goodness.training.step import Moment, Stepper
+from goodness.training.step import Stepper
 from interruptions import Killed, kill_after, stop_after
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 

@@ -16,7 +16,8 @@ from goodness.local.barrier import residual_weights
 from goodness.local.facts import Trio
 from goodness.local.ledger import Ledger
 from goodness.model.network import Network
-from goodness.training.step import BlockInput, Judged, Moment, Stepper
+from goodness.training.moment import Moment
+from goodness.training.step import BlockInput, Judged, Stepper
 from tiny_runs import shrunk
 
 CLASSES, BATCH, BLOCKS = 5, 8, 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,11 +14,14 @@ from torch import Tensor
 
 import goodness
 from goodness.local.facts import Facts
+from goodness.model.network import Network
 from goodness.parts import Term, terms
 from goodness.training import replay
 from goodness.training.checkpoint import Checkpoints
 from goodness.training.draws import Draws
-from goodness.training.step import NonFiniteLoss
+from goodness.training.finite import Guard, NonFiniteLoss
+from goodness.training.moment import Moment
+from goodness.training.step import Stepper
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 
 SHORT = {**BLOBS, "epochs": 3, "step.replay": "on", "keep.checkpoint_steps": 5}
@@ -133,7 +137,7 @@ def test_a_step_that_is_not_finite_stops_the_run_before_anything_is_saved(
 
 
 def test_after_a_bad_step_no_weight_moves_and_nothing_is_remembered() -> None:
-    guard = replay.Guard(torch.device("cpu"))
+    guard = Guard(torch.device("cpu"))
     guard.now.fill_(4)
     guard.note(torch.tensor([1.0, 2.0]))
     assert guard.first_bad() is None
@@ -148,6 +152,51 @@ def test_after_a_bad_step_no_weight_moves_and_nothing_is_remembered() -> None:
     assert kept.tolist() == [0, 0]
 
 
+@pytest.mark.parametrize("changes", [{}, {"step.mode": "sequential"}, {"optim.sam": 0.05}])
+def test_nothing_learned_or_remembered_takes_in_a_bad_step(changes: dict[str, Any], poison: Poison) -> None:
+    config = shrunk("gamma0-dense", {"objective.poison": poison, **changes}, blocks=3)
+    torch.manual_seed(0)
+    guard = Guard(torch.device("cpu"))
+    stepper = Stepper(Network(config.model, (1, 8, 8), 4, terms=config.objective), config, guard=guard)
+    views, labels = torch.rand(3, 8, 1, 8, 8), torch.arange(8) % 4
+
+    def everything() -> dict[str, Tensor]:
+        found = {f"network.{name}": value for name, value in stepper.network.state_dict().items()}
+        found |= {f"teacher.{name}": value for name, value in stepper.teacher.network.state_dict().items()}
+        for depth, optimiser in enumerate(stepper.optimisers):
+            for number, state in enumerate(optimiser.state.values()):
+                found |= {f"blocks.{depth}.optimiser.{number}.{name}": value for name, value in state.items()}
+        return {name: value.clone() for name, value in found.items()}
+
+    at = lambda step, progress: Moment(0, step, step, 9, progress)  # noqa: E731
+    stepper(views, labels, at(0, 0.0))
+    before = everything()
+    guard.now.fill_(1)
+    stepper(views, labels, at(1, 0.5))
+    guard.now.fill_(2)
+    assert guard.first_bad() == 1
+    stepper(views, labels, at(2, 0.5))
+    changed = {name for name, value in everything().items() if not torch.equal(value, before[name])}
+    first = ("network.stem", "teacher.stem", "network.blocks.0", "teacher.blocks.0", "blocks.0.")
+    if changes.get("step.mode") == "sequential":  # block 0 had made its step when block 1's turned out to be bad
+        assert changed
+        assert all(name.startswith(first) for name in changed)
+    else:
+        assert changed == set()
+
+
+def test_looking_at_gradients_does_not_disturb_a_recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The look takes fewer images than a step, just when the next step is to be recorded."""
+    stage1 = importlib.import_module("goodness.training.stage1")
+    monkeypatch.setattr(stage1, "GRADIENT_IMAGES", 8)
+    monkeypatch.setattr(replay, "WARM_STEPS", 3)
+    settings = {**SHORT, "keep.evaluate_every": 1}
+    replayed, notes = trained("gamma0-dense", settings, tmp_path / "replayed")
+    monkeypatch.setattr(replay, "WARM_STEPS", 10**9)
+    assert replayed == trained("gamma0-dense", settings, tmp_path / "as it is")[0]
+    assert notes == []
+
+
 def test_what_draws_by_itself_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "WARM_STEPS", 1)
     from goodness.model.attention import RMSNorm
@@ -157,7 +206,8 @@ def test_what_draws_by_itself_is_not_recorded(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(RMSNorm, "forward", noisy)
     noted, notes = trained("gamma0-dense", SHORT, tmp_path / "run")
     assert notes == ["steps are not recorded, so they may be slower: a block draws random numbers of its own"]
-    as_it_is, _ = trained("gamma0-dense", {**SHORT, "seed": 42}, tmp_path / "again")
+    monkeypatch.setattr(replay, "WARM_STEPS", 10**9)
+    as_it_is, _ = trained("gamma0-dense", SHORT, tmp_path / "as it is")
     assert noted == as_it_is
 
 

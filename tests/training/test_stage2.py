@@ -29,9 +29,9 @@ from goodness.training.checkpoint import Checkpoints, weights_sha256
 from goodness.training.draws import uniforms
 from goodness.training.durable import read_json, write_json
 from goodness.training.loop import Interrupted
+from goodness.training.moment import Measured, Moment
 from goodness.training.run import RunFolder
 from goodness.training.stage2 import Stage2
-from goodness.training.step import Measured, Moment
 from interruptions import Killed, kill_after, stop_after
 from tiny_runs import BLOBS, Blobs, blobs_at_hand, shrunk, what_a_run_leaves
 

@@ -15,7 +15,8 @@ from goodness.config import Config, override
 from goodness.errors import ConfigError
 from goodness.model.network import Network
 from goodness.training.draws import uniforms
-from goodness.training.step import Moment, Stepper
+from goodness.training.moment import Moment
+from goodness.training.step import Stepper
 from tiny_runs import shrunk
 
 CLASSES, BATCH = 5, 10

@@ -44,7 +44,7 @@ def bench(
     dtype, why = choose_dtype(chosen)
     is_cuda = chosen.type == "cuda"
     names = list(presets) or ["gamma0-dense" if is_cuda else "demo"]
-    configs = [make_config(name, {"batch": batch} if batch else None) for name in names]
+    configs = [make_config(name, None if batch is None else {"batch": batch}) for name in names]
     steps = (20 if is_cuda else 3) if steps is None else steps
     if steps < 1 or repeats < 1:
         raise UserError(f"--steps and --repeats must be at least 1, got {steps} and {repeats}")

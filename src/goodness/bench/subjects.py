@@ -14,12 +14,16 @@ from goodness.config import Config, override
 from goodness.data import sources
 from goodness.data.images import ImageData, Split
 from goodness.training.backprop import Backprop
+from goodness.training.finite import refuse_non_finite_total
 from goodness.training.loop import Loop
+from goodness.training.moment import Measured, Moment
 from goodness.training.optim import clip, gradient_norm
 from goodness.training.run import RunFolder
 from goodness.training.stage1 import Stage1
-from goodness.training.step import Measured, Moment, autocast
+from goodness.training.step import autocast
 
+ENDLESS = 100_000
+"""Epochs of a subject, so that no measurement reaches its end. Of blocks that learn in turn, the first is timed."""
 PARTS = 4
 """Into how many pieces gradient accumulation cuts a batch."""
 
@@ -29,6 +33,7 @@ class Accumulated(Backprop):
 
     def carry_out(self, rows: Tensor, moment: Moment) -> list[Measured]:
         self.optimisers[0].zero_grad(set_to_none=True)
+        self.draws.seed_modules("step", moment.epoch, moment.step)
         images, labels = self.views(rows, moment, 1)[0], self.data.train.labels[rows]
         losses, accuracies = [], []
         for some, theirs in zip(images.chunk(PARTS), labels.chunk(PARTS)):
@@ -38,6 +43,7 @@ class Accumulated(Backprop):
             losses.append(loss.detach())
             accuracies.append(accuracy)
         norm = gradient_norm(self.learning)
+        refuse_non_finite_total(torch.stack(losses).sum(), norm, moment, self.guard)
         clip(self.learning, norm, self.config.optim.clip)
         self.optimisers[0].step()
         self.average.follow(moment.total_step, None if self.guard is None else self.guard.bad)
@@ -103,7 +109,7 @@ def build(
     subject: Subject, config: Config, folder: Path, device: torch.device, dtype: torch.dtype, plain: bool = False
 ) -> Loop:
     """The subject on a batch or two of made-up images; `plain` leaves out compiling and replaying."""
-    config = override(config, subject.changes)
+    config = override(config, {**subject.changes, "epochs": ENDLESS})
     if plain:
         config = override(config, {"step.compile": "off", "step.replay": "off"})
     data = made_up(config, 2 * config.batch)
@@ -116,7 +122,7 @@ def stepping(stage: Loop) -> Callable[[], list[Measured]]:
 
     def step() -> list[Measured]:
         moment = stage.moment()
-        stage.position.step = (stage.position.step + 1) % 1000
+        stage.position.step += 1
         return stage.step(rows, moment)
 
     return step

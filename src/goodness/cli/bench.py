@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,11 +45,30 @@ class BenchArgs:
     """Print one JSON object instead of tables."""
 
 
+MOST_CLASSES = 10_000
+
+
+def _require_place(place: Path | None) -> None:
+    """Before minutes of measuring: what is to be written can be."""
+    if place is None:
+        return
+    if place.is_dir():
+        raise UserError(f"{place} is a folder; name a file")
+    try:
+        place.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as trouble:
+        raise UserError(f"cannot write to {place.parent}: {trouble.strerror}; choose another place") from None
+    if not os.access(place.parent, os.W_OK):
+        raise UserError(f"cannot write to {place.parent}; choose another place")
+
+
 def bench_command(arguments: list[str]) -> int:
     args = tyro.cli(BenchArgs, args=arguments, prog="goodness bench")
     import_plugins(args.plugin)
-    if any(count < 2 for count in args.classes):
-        raise UserError(f"--classes must be at least 2 each, got {' '.join(map(str, args.classes))}")
+    if any(not 2 <= count <= MOST_CLASSES for count in args.classes):
+        raise UserError(f"--classes must be 2 to {MOST_CLASSES:,} each, got {' '.join(map(str, args.classes))}")
+    for place in (args.out, args.figure):
+        _require_place(place)
     found = bench(
         args.presets,
         device=args.device,
@@ -58,18 +78,18 @@ def bench_command(arguments: list[str]) -> int:
         classes=args.classes,
         say=lambda line: None if args.json else err.print(line, markup=False, style="dim"),
     )
+    if args.json:
+        print_json(found)
+    else:
+        out.print(bench_tables.time_table(found))
+        out.print(bench_tables.work_table(found))
+        if found["prediction"]:
+            out.print(bench_tables.prediction_table(found))
+        out.print(bench_tables.where(found), markup=False, soft_wrap=True)
     if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
         write_json(args.out, found)
     if args.figure is not None:
         from goodness.report.bench_figure import bench_figure
 
         bench_figure(found, args.figure)
-    if args.json:
-        print_json(found)
-        return 0
-    out.print(bench_tables.training_table(found))
-    if found["prediction"]:
-        out.print(bench_tables.prediction_table(found))
-    out.print(bench_tables.where(found), markup=False, soft_wrap=True)
     return 0

@@ -11,7 +11,7 @@ import tyro
 
 from goodness import api
 from goodness.cli.terminal import import_plugins, out, print_json
-from goodness.config import Config
+from goodness.config import Config, rule_name
 from goodness.data import sources
 from goodness.diagnostics.compare import compare
 from goodness.diagnostics.health import convergence, health
@@ -144,7 +144,8 @@ def health_command(arguments: list[str]) -> int:
         reached = {str(share): convergence(run.metrics, share / 100) for share in (95, 99)}
         print_json({**found, "convergence": reached})
     else:
-        out.print(health_tables.blocks_table(found, run.config.preset))
+        name = f"{run.path.name} ({run.config.preset}, {rule_name(run.config.rule)})"
+        out.print(health_tables.blocks_table(found, name))
         for line in health_tables.verdict_lines(found):
             out.print(line, markup=False, soft_wrap=True)
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shlex
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -137,7 +138,7 @@ def train_command(arguments: list[str]) -> int:
             device=args.device,
             listen=progress.listen,
         )
-    return show_run(run, args.json, args.events)
+    return show_run(run, args.json, args.events, values_of("--plugin", rest))
 
 
 def resume_command(arguments: list[str]) -> int:
@@ -148,7 +149,7 @@ def resume_command(arguments: list[str]) -> int:
         err.print(f"{args.run} is finished already", markup=False, soft_wrap=True)
     with progress_of(args.events, args.json) as progress:
         run = api.resume(args.run, device=args.device, data_dir=args.data_dir, listen=progress.listen)
-    return show_run(run, args.json, args.events)
+    return show_run(run, args.json, args.events, args.plugin)
 
 
 def readout_command(arguments: list[str]) -> int:
@@ -173,7 +174,7 @@ def readout_command(arguments: list[str]) -> int:
             listen=progress.listen,
             changes=_changed(args, default),
         )
-    return show_run(run, args.json, args.events)
+    return show_run(run, args.json, args.events, values_of("--plugin", rest))
 
 
 def _changed(args: ReadoutArgs, default: ReadoutArgs) -> dict[str, Any]:
@@ -210,6 +211,8 @@ def demo_command(arguments: list[str]) -> int:
     figure = folder / "demo.png"
     if figure.is_file():
         console.print(f"figure: {figure}    runs: {folder}", markup=False, soft_wrap=True)
+        names = " ".join(shlex.quote(str(folder / name)) for name in RULES)
+        console.print(f"see all of it: goodness report {names}", markup=False, soft_wrap=True)
     else:
         console.print(f"runs: {folder}    (no figure: pip install 'goodness[plots]')", markup=False, soft_wrap=True)
     console.print(f"\n{demo_sentence(result)}", soft_wrap=True)
@@ -218,7 +221,7 @@ def demo_command(arguments: list[str]) -> int:
     return 0
 
 
-def show_run(run: Run, as_json: bool, events: bool) -> int:
+def show_run(run: Run, as_json: bool, events: bool, plugins: Sequence[str] = ()) -> int:
     if events:
         return 0
     if as_json:
@@ -226,7 +229,8 @@ def show_run(run: Run, as_json: bool, events: bool) -> int:
     else:
         out.print(tables.result_table(run.result))
         out.print(
-            f"run: {run.path}    score it again: goodness eval {shlex.quote(str(run.path))}",
+            f"run: {run.path}    score it again: goodness eval {shlex.quote(str(run.path))}"
+            + "".join(f" --plugin {shlex.quote(plugin)}" for plugin in plugins),
             markup=False,
             soft_wrap=True,
         )

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from goodness.config import differences, override
+from goodness.config import Config, differences, override, rule_name
 from goodness.errors import RunError, UserError
 from goodness.runs import Run
 from goodness.stats import best_stability_bound, mean_and_std, paired_bootstrap
@@ -47,7 +47,7 @@ def compare(runs: list[Run], *, tta: bool = False, folds: int = 5000) -> dict[st
     if not runs:
         raise UserError("name at least one run to compare")
     missing: list[str] = []
-    groups = _groups(runs)
+    groups = {name: _one_of_each_seed(members, missing) for name, members in _groups(runs).items()}
     found = {name: _predictions(members, tta, missing) for name, members in groups.items()}
     described = [_describe(name, members, found[name], tta, missing) for name, members in groups.items()]
     pairs = []
@@ -59,7 +59,7 @@ def compare(runs: list[Run], *, tta: bool = False, folds: int = 5000) -> dict[st
 
 
 def _groups(runs: list[Run]) -> dict[str, list[Run]]:
-    """Runs by name of their group: the preset and data, numbered where settings beside the seed differ."""
+    """Runs by name of their group: the preset and data, and where several have these, the settings they differ in."""
     seen: list[tuple[Any, str, list[Run]]] = []
     for run in runs:
         alike = override(run.config, {"seed": 0}), run.stage
@@ -73,30 +73,55 @@ def _groups(runs: list[Run]) -> dict[str, list[Run]]:
     groups = {}
     for place, (alike, name, members) in enumerate(seen):
         if names.count(name) > 1:
-            first = next(other for other, other_name, _ in seen if other_name == name)
-            changed = {field: new for field, (_, new) in differences(alike[0], first[0]).items()}
-            words = ", ".join(f"{field} {value}" for field, value in list(changed.items())[:3])
+            others = [other[0] for other, other_name, _ in seen if other_name == name]
+            words = ", ".join(_apart(alike[0], others)[:3])
             name = f"{name} ({words})" if words else name
             name = name if name not in groups else f"{name} #{place + 1}"
         groups[name] = members
     return groups
 
 
+def _apart(config: Config, others: list[Config]) -> list[str]:
+    """What tells a configuration from these others, in words; its rule by name."""
+    fields = list(dict.fromkeys(field for other in others for field in differences(config, other)))
+    told = [rule_name(config.rule)] if any(field.startswith("rule.") for field in fields) else []
+    flat = {field: mine for other in others for field, (_, mine) in differences(config, other).items()}
+    return told + [f"{field} {flat[field]}" for field in fields if not field.startswith("rule.")]
+
+
+def _one_of_each_seed(members: list[Run], missing: list[str]) -> list[Run]:
+    """Of two runs with one seed the first counts, and the other is named."""
+    kept: dict[int, Run] = {}
+    for run in members:
+        if kept.setdefault(run.config.seed, run) is not run:
+            missing.append(f"{run.path}: seed {run.config.seed} is there already; left out")
+    return list(kept.values())
+
+
 def _predictions(members: list[Run], tta: bool, missing: list[str]) -> dict[int, Predictions]:
-    """By seed; of two runs with one seed the first counts, and the other is named."""
+    """By seed."""
     found: dict[int, Predictions] = {}
     for run in members:
         seed = run.config.seed
-        if seed in found:
-            missing.append(f"{run.path}: seed {seed} is there already; left out of the pairs")
-            continue
         try:
             arrays = RunFolder.open(run.path, for_writing=False).read_predictions("test_tta" if tta else "test")
         except (UserError, RunError) as trouble:
             missing.append(f"{run.path}: {trouble}")
             continue
-        found[seed] = Predictions(arrays["scores"].astype(np.float64), arrays["labels"], arrays["indices"])
+        scores, labels, indices = arrays["scores"].astype(np.float64), arrays["labels"], arrays["indices"]
+        if scores.ndim != 2 or not len(scores) or not len(scores) == len(labels) == len(indices):
+            missing.append(f"{run.path}: its predictions are of no use: {scores.shape} scores, {labels.shape} labels")
+        elif not np.isfinite(scores).all():
+            missing.append(f"{run.path}: its predictions have scores that are not finite")
+        else:
+            found[seed] = Predictions(scores, labels, indices)
     return found
+
+
+def _finite(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not abs(value) < 1e300:
+        raise ValueError(f"not a number: {value!r}")
+    return float(value)
 
 
 def _describe(
@@ -112,10 +137,13 @@ def _describe(
         if key not in reported:
             missing.append(f"{run.path} has no accuracy with TTA")
             continue
-        accuracies.append(reported[key])
-        blocks = run.result["health"].get("test")
-        if blocks:
-            deepest.append([block["sep_cur"] for block in blocks])
+        try:
+            accuracies.append(_finite(reported[key]))
+            blocks = run.result["health"].get("test")
+            if blocks:
+                deepest.append([_finite(block["sep_cur"]) for block in blocks])
+        except (TypeError, KeyError, AttributeError, ValueError):
+            missing.append(f"{run.path}: its result.json is not what a run writes")
     margins = np.concatenate([one.margins for one in found.values()]) if found else None
     return {
         "name": name,

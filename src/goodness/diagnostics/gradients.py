@@ -11,7 +11,8 @@ import torch
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
-    from goodness.training.step import Moment, Stepper
+    from goodness.training.moment import Moment
+    from goodness.training.step import Stepper
 
 
 def term_gradient_norms(stepper: Stepper, views: Tensor, labels: Tensor, moment: Moment) -> list[dict[str, float]]:

@@ -26,8 +26,18 @@ def audit_locality(network: Network, config: Config, images: Tensor, labels: Ten
     The whole chain is kept alive, from the stem through all blocks, so that a missing detach anywhere shows.
     `images` are `[batch, C, H, W]` in [0, 1].
     """
-    from goodness.training.step import Moment, Stepper
+    from goodness.training.moment import Moment
+    from goodness.training.step import Stepper
 
+    batch = len(images)
+    if batch < 2 or images.shape[1:] != network.shape or labels.shape != (batch,) or not bool(images.isfinite().all()):
+        raise ValueError(
+            f"an audit needs at least two finite images of shape {list(network.shape)} and a label each; got images "
+            f"{list(images.shape)} and labels {list(labels.shape)}"
+        )
+    if not all(parameter.requires_grad for parameter in network.parameters()):
+        raise ValueError("a frozen parameter can take no gradient: network.requires_grad_(True) first")
+    _require_extras(network, config)
     stepper = Stepper(network, config)
     moment = Moment(epoch=0, step=0, total_step=0, total_steps=1, progress=0.0)
     everything = dict(network.named_parameters())
@@ -43,3 +53,14 @@ def audit_locality(network: Network, config: Config, images: Tensor, labels: Ten
         if depth + 1 < len(network.blocks):
             situation = stepper.next(situation, judged, moment)
     return leaks
+
+
+def _require_extras(network: Network, config: Config) -> None:
+    """What the terms learn lies in the network, unless it was built without them."""
+    for name, term in config.objective.items():
+        for depth in range(len(network.blocks)):
+            block, width = network.block(depth), network.shapes[depth + 1][0]
+            if name in block.extras or not term.acts_at(depth, len(network.blocks)):
+                continue
+            if term.module_for(width, len(block.head.names), network.classes) is not None:
+                raise ValueError(f"the network lacks what term '{name}' learns: build it with terms=config.objective")

@@ -1,4 +1,4 @@
-"""Group normalisation, scale and shift, then GELU, of images laid out channels last: one program per image and group.
+"""Group normalisation, scale and shift, then GELU, of images laid out channels last: an image's few groups a program.
 
 The whole of a program's share goes through twice, the second time from the cache; mean and variance and, backward, the
 sums over channels are taken in float32, and dscale and dshift are left per image for a sum outside.
@@ -39,17 +39,22 @@ def group_norm_forward_kernel(
     owned = column < OWN
     place = part * OWN + column
     start = image * PIXELS * CHANNELS
+    about = tl.load(x + start + place, mask=owned, other=0.0).to(tl.float32)  # taken off first, lest digits cancel
     totals = tl.zeros([ROWS, TILE], tl.float32)  # added up over rows once, at the end
     squares = tl.zeros([ROWS, TILE], tl.float32)
     for first in range(0, PIXELS, ROWS):
         row = first + tl.arange(0, ROWS)
         inside = (row < PIXELS)[:, None] & owned[None, :]
         value = tl.load(x + start + (row[:, None] * CHANNELS + place[None, :]), mask=inside, other=0.0).to(tl.float32)
+        value = tl.where(inside, value - about[None, :], 0.0)
         totals += value
         squares += value * value
     count: tl.constexpr = PIXELS * PER_GROUP
-    mean = _of_group(tl.sum(totals, axis=0), column, PER_GROUP) / count
-    variance = _of_group(tl.sum(squares, axis=0), column, PER_GROUP) / count - mean * mean
+    total, square = tl.sum(totals, axis=0), tl.sum(squares, axis=0)
+    own = about + total / PIXELS  # the channel's mean
+    mean = _of_group(own, column, PER_GROUP) / PER_GROUP
+    within = square - total * total / PIXELS + PIXELS * (own - mean) * (own - mean)
+    variance = _of_group(within, column, PER_GROUP) / count
     spread = 1 / tl.sqrt(tl.maximum(variance, 0.0) + EPSILON)
     tl.store(means + image * CHANNELS + place, mean, mask=owned)
     tl.store(spreads + image * CHANNELS + place, spread, mask=owned)
@@ -116,7 +121,7 @@ def group_norm_backward_kernel(
 
 
 def _launch(x: Tensor, groups: int) -> tuple[tuple[int], dict[str, int]]:
-    """A program takes whole groups, as many as make about 48 channels: 96 bytes in a row of bfloat16."""
+    """A program takes whole groups, as many as 64 channels hold, so that it reads long pieces of a row."""
     images, pixels, channels = x.shape
     per_group = channels // groups
     together = max(n for n in range(1, groups + 1) if groups % n == 0 and (n == 1 or n * per_group <= 64))

@@ -31,7 +31,7 @@ def _rotated(base, rows, half, token_stride, offset, cosine, sine, mask):
 def attention_forward_kernel(
     qkv, cosine_table, sine_table, out,
     SCALE: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
-    IN_FULL: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     image, head = (tl.program_id(0) // HEADS).to(tl.int64), tl.program_id(0) % HEADS
     HALF: tl.constexpr = WIDTH // 2
@@ -47,12 +47,12 @@ def attention_forward_kernel(
     query1, query2 = _rotated(base, rows, half, stride, 0, cosine, sine, inside)
     key1, key2 = _rotated(base, rows, half, stride, HEADS * WIDTH, cosine, sine, inside)
     value = tl.load(base + 2 * HEADS * WIDTH + rows * stride + columns, mask=inside, other=0.0)
-    scores = tl.dot(query1.to(kind), tl.trans(key1.to(kind)), input_precision=IN_FULL)
-    scores = tl.dot(query2.to(kind), tl.trans(key2.to(kind)), scores, input_precision=IN_FULL) * SCALE
+    scores = tl.dot(query1.to(kind), tl.trans(key1.to(kind)), input_precision=PRECISION)
+    scores = tl.dot(query2.to(kind), tl.trans(key2.to(kind)), scores, input_precision=PRECISION) * SCALE
     scores = tl.where(tl.arange(0, TILE)[None, :] < TOKENS, scores, float("-inf"))
     weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
     weights = weights / tl.sum(weights, axis=1)[:, None]
-    mixed = tl.dot(weights.to(kind), value, input_precision=IN_FULL)
+    mixed = tl.dot(weights.to(kind), value, input_precision=PRECISION)
     target = out + image * TOKENS * HEADS * WIDTH + head * WIDTH
     tl.store(target + rows * (HEADS * WIDTH) + columns, mixed.to(kind), mask=inside)
 
@@ -69,7 +69,7 @@ def _store_unrotated(base, rows, half, token_stride, offset, first, second, cosi
 def attention_backward_kernel(
     qkv, cosine_table, sine_table, slope, gradient,
     SCALE: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
-    IN_FULL: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     image, head = (tl.program_id(0) // HEADS).to(tl.int64), tl.program_id(0) % HEADS
     HALF: tl.constexpr = WIDTH // 2
@@ -89,29 +89,29 @@ def attention_backward_kernel(
     value = tl.load(base + 2 * HEADS * WIDTH + rows * stride + columns, mask=inside, other=0.0)
     from_out = slope + image * TOKENS * HEADS * WIDTH + head * WIDTH
     above = tl.load(from_out + rows * (HEADS * WIDTH) + columns, mask=inside, other=0.0)
-    scores = tl.dot(query1, tl.trans(key1), input_precision=IN_FULL)
-    scores = tl.dot(query2, tl.trans(key2), scores, input_precision=IN_FULL) * SCALE
+    scores = tl.dot(query1, tl.trans(key1), input_precision=PRECISION)
+    scores = tl.dot(query2, tl.trans(key2), scores, input_precision=PRECISION) * SCALE
     scores = tl.where(tl.arange(0, TILE)[None, :] < TOKENS, scores, float("-inf"))
     weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
     weights = weights / tl.sum(weights, axis=1)[:, None]
-    to_value = tl.dot(tl.trans(weights.to(kind)), above, input_precision=IN_FULL)
+    to_value = tl.dot(tl.trans(weights.to(kind)), above, input_precision=PRECISION)
     tl.store(into + 2 * HEADS * WIDTH + rows * stride + columns, to_value.to(kind), mask=inside)
-    to_weights = tl.dot(above, tl.trans(value), input_precision=IN_FULL)
+    to_weights = tl.dot(above, tl.trans(value), input_precision=PRECISION)
     to_scores = weights * (to_weights - tl.sum(to_weights * weights, axis=1)[:, None]) * SCALE
     to_scores = to_scores.to(kind)
-    first = tl.dot(to_scores, key1, input_precision=IN_FULL)
-    second = tl.dot(to_scores, key2, input_precision=IN_FULL)
+    first = tl.dot(to_scores, key1, input_precision=PRECISION)
+    second = tl.dot(to_scores, key2, input_precision=PRECISION)
     _store_unrotated(into, rows, half, stride, 0, first, second, cosine, sine, inside)
     across = tl.trans(to_scores)
-    first = tl.dot(across, query1, input_precision=IN_FULL)
-    second = tl.dot(across, query2, input_precision=IN_FULL)
+    first = tl.dot(across, query1, input_precision=PRECISION)
+    second = tl.dot(across, query2, input_precision=PRECISION)
     _store_unrotated(into, rows, half, stride, HEADS * WIDTH, first, second, cosine, sine, inside)
 
 
 def serves(qkv: Tensor, heads: int) -> bool:
     """Whether these shapes fit one tile, and halves of a head's vectors fill one side of a matrix product."""
     width = qkv.shape[-1] // (3 * heads)
-    return qkv.shape[1] <= 128 and width in (32, 64, 128)
+    return qkv.shape[1] <= 64 and width in (32, 64)  # the backward's tiles fit the shared memory of smaller GPUs
 
 
 def _launch(qkv: Tensor, heads: int) -> dict[str, Any]:
@@ -124,7 +124,7 @@ def _launch(qkv: Tensor, heads: int) -> dict[str, Any]:
         "HEADS": heads,
         "WIDTH": width,
         "TILE": tile,
-        "IN_FULL": precision,
+        "PRECISION": precision,
         "num_warps": 4,
     }
 

@@ -39,7 +39,7 @@ class Objective:
             term.after_step(facts, _extra(modules, name))
 
     def active(self, depth: int, blocks: int) -> list[tuple[str, Term]]:
-        return [(name, term) for name, term in self.terms.items() if term.coefficient(depth, blocks) != 0]
+        return [(name, term) for name, term in self.terms.items() if term.acts_at(depth, blocks)]
 
 
 def _extra(modules: Modules, name: str) -> Any:

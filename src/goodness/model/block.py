@@ -34,6 +34,16 @@ class GoodnessHead(nn.Module):
     def forward(self, tokens: Tensor, labels: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
         raise NotImplementedError
 
+    def under(self, tokens: Tensor, labels: Tensor, factors: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
+        """`forward` of every row's tokens, times each label's factors `[labels, width]`, under that label.
+
+        Gives `[batch * labels, ...]`, labels fastest. A head that knows a shorter way may take it.
+        """
+        each = len(labels)
+        tokens = (tokens.unsqueeze(1) * factors.to(tokens.dtype)[:, None]).flatten(0, 1)
+        notes = {name: note.repeat_interleave(each, dim=0) for name, note in notes.items()}
+        return self(tokens, labels.repeat(len(tokens) // max(1, each)), notes)
+
 
 class BlockOutput(NamedTuple):
     """tokens `[batch, tokens, width]`, aspects `[batch, A]`, goodness `[batch]`, pooled `[batch, width]`, notes."""
@@ -46,10 +56,14 @@ class BlockOutput(NamedTuple):
 
 
 class FFBlock(nn.Module):
-    """label injection (if it has one) -> body -> goodness head. `extras` holds what the objective's terms learn."""
+    """label injection (if it has one) -> body -> goodness head. `extras` holds what the objective's terms learn.
 
-    def __init__(self, label: nn.Module | None, body: nn.Module, head: GoodnessHead) -> None:
+    A late label is injected between body and head, for the head alone.
+    """
+
+    def __init__(self, label: nn.Module | None, body: nn.Module, head: GoodnessHead, is_late: bool = False) -> None:
         super().__init__()
+        self.is_late = is_late
         self.label = label
         self.body = body
         self.head = head
@@ -57,10 +71,23 @@ class FFBlock(nn.Module):
         self.extras = nn.ModuleDict()
 
     def forward(self, tokens: Tensor, labels: Tensor) -> BlockOutput:
-        if self.label is not None:
+        if self.label is not None and not self.is_late:
             tokens = self.label(tokens, labels)
         tokens, notes = self._through(tokens)
-        aspects, goodness, pooled = self.head(tokens, labels, notes)
+        seen = tokens if self.label is None or not self.is_late else self.label(tokens, labels)
+        aspects, goodness, pooled = self.head(seen, labels, notes)
+        return BlockOutput(tokens, aspects, goodness, pooled, notes)
+
+    def under(self, tokens: Tensor, labels: Tensor) -> BlockOutput:
+        """Every row under each of these labels, from one pass of the body; for late labels alone.
+
+        Aspects, goodness and pooled features are `[batch * labels, ...]`, labels fastest; the tokens are the rows'.
+        """
+        assert self.label is not None
+        assert self.is_late
+        tokens, notes = self._through(tokens)
+        read = {name: note for name, note in notes.items() if len(note) == len(tokens)}
+        aspects, goodness, pooled = self.head.under(tokens, labels, self.label.factors()[labels], read)  # type: ignore[operator]
         return BlockOutput(tokens, aspects, goodness, pooled, notes)
 
     def neutral(self, tokens: Tensor) -> tuple[Tensor, Tensor]:

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goodness.errors import ConfigError
-from goodness.model.attention import AttentionPool, RMSNorm, widen
+from goodness.model.attention import NORM_EPSILON, AttentionPool, RMSNorm, widen
 from goodness.model.block import GoodnessHead, Notes
 from goodness.parts import GoodnessPart, register_goodness
 
@@ -68,6 +68,29 @@ class AspectHead(GoodnessHead):
         learned = F.softplus(widen(self.learned(pooled)).squeeze(-1))
         sharpness = notes["sharpness"] if "sharpness" in notes else torch.zeros_like(align)
         aspects = torch.stack([align, energy, sharpness.to(align.dtype), learned], dim=-1)
+        return aspects, (aspects * self.weights()).sum(dim=-1), pooled
+
+    def under(self, tokens: Tensor, labels: Tensor, factors: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
+        """As the base's, without a copy of the tokens for each label.
+
+        With f_y a label's factors, |x_t f_y|^2 and u . (x_t f_y) are matrix products of x^2 with f^2 and of x with
+        f u, and the pooled features are f_y sum_t a_ty x_t.
+        """
+        width, each = tokens.shape[-1], len(labels)
+        factors = factors.to(tokens.dtype)
+        squares = widen(F.linear(tokens.square(), factors.square())) / width  # [batch, tokens, labels]
+        query = (self.pool.norm.scale * self.pool.query).to(tokens.dtype)
+        scores = widen(F.linear(tokens, factors * query)) * (squares + NORM_EPSILON).rsqrt()
+        pooled = (scores.softmax(dim=1).to(tokens.dtype).transpose(1, 2) @ tokens * factors).flatten(0, 1)
+        every = labels.repeat(len(tokens))
+        align = F.cosine_similarity(widen(pooled), widen(self.prototypes[every]), dim=-1) / self.temperature
+        energy = squares.mean(dim=1).flatten()
+        learned = F.softplus(widen(self.learned(pooled)).squeeze(-1))
+        if "sharpness" in notes:
+            sharpness = notes["sharpness"].repeat_interleave(each).to(align.dtype)
+        else:
+            sharpness = torch.zeros_like(align)
+        aspects = torch.stack([align, energy, sharpness, learned], dim=-1)
         return aspects, (aspects * self.weights()).sum(dim=-1), pooled
 
 

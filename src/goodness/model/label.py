@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -30,8 +31,20 @@ class ScaleLabel(nn.Module):
         super().__init__()
         self.vectors = nn.Parameter(torch.randn(classes, width) * std)
 
+    def factors(self) -> Tensor:
+        """What each label multiplies the features by, `[classes, width]`."""
+        return 1 + self.vectors
+
     def forward(self, tokens: Tensor, labels: Tensor) -> Tensor:
-        return tokens * (1 + self.vectors[labels]).unsqueeze(1).to(tokens.dtype)
+        return tokens * self.factors()[labels].unsqueeze(1).to(tokens.dtype)
+
+
+@register_label("late")
+@dataclass(frozen=True, kw_only=True)
+class Late(Scale):
+    """As `scale`, behind the block's body: tokens never see a label, and prediction needs one pass for all of them."""
+
+    is_late: ClassVar[bool] = True
 
 
 @register_label("add")

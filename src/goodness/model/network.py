@@ -87,12 +87,13 @@ class Network(Stemmed):
             injects = config.label_at == "every" or depth == 0
             (width, grid), (width_out, _) = self.shapes[depth], self.shapes[depth + 1]
             block = FFBlock(
-                label=config.label.build(width, classes) if injects else None,
+                label=config.label.build(width_out if config.label.is_late else width, classes) if injects else None,
                 body=config.block.at(depth).build(width, grid),
                 head=config.goodness.build(width_out, classes),
+                is_late=config.label.is_late,
             )
             for name, term in (terms or {}).items():
-                if term.coefficient(depth, config.blocks) == 0:
+                if not term.acts_at(depth, config.blocks):
                     continue
                 extra = term.module_for(width_out, len(block.head.names), classes)
                 if extra is not None:

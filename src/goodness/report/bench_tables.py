@@ -7,28 +7,47 @@ from typing import Any
 from rich.table import Table
 
 
-def training_table(found: dict[str, Any]) -> Table:
+def time_table(found: dict[str, Any]) -> Table:
+    ways = {row["name"]: row["about"] for row in found["rows"]}
     table = Table(
-        title="Training",
+        title="Training: time",
         title_justify="left",
-        caption="ms a step: median (least to most). at once: parameters that one backward computes gradients of. "
-        "floor: the least time that counted arithmetic and memory traffic allow at this machine's own ceilings. "
-        "One epoch is the data set's training images; evaluation is not in it.",
+        caption="ms a step: the median of the measurements. One epoch is the data set's training images, without "
+        f"evaluation. {'. '.join(f'{name}: {about}' for name, about in ways.items())}.",
         caption_justify="left",
     )
-    for name in ("run", "way", "ms a step", "s/epoch", "images/s", "peak GiB", "at once", "floor ms", "of the floor"):
-        table.add_column(name, justify="left" if name in ("run", "way") else "right")
+    for name in ("preset, way", "ms a step", "least to most", "s/epoch", "images/s"):
+        table.add_column(name, justify="left" if name == "preset, way" else "right")
     for row in found["rows"]:
-        memory = "-" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 2**30:.2f}"
         table.add_row(
-            row["preset"],
-            row["about"],
-            f"{row['median_ms']:.2f} ({row['least_ms']:.2f} to {row['most_ms']:.2f})",
+            f"{row['preset']} {row['name']}",
+            f"{row['median_ms']:.2f}",
+            f"{row['least_ms']:.2f} to {row['most_ms']:.2f}",
             f"{row['epoch_s']:.2f}" if "epoch_s" in row else "-",
             f"{row['images_per_second']:,.0f}",
-            memory,
+        )
+    return table
+
+
+def work_table(found: dict[str, Any]) -> Table:
+    table = Table(
+        title="Training: memory and work",
+        title_justify="left",
+        caption="at once: parameters that one backward computes gradients of. floor: the least time that the counted "
+        "arithmetic, or the memory traffic of its operands, takes at this machine's own ceilings.",
+        caption_justify="left",
+    )
+    for name in ("preset, way", "peak GiB", "at once", "GFLOP", "GB", "floor ms", "bound by", "of the floor"):
+        table.add_column(name, justify="left" if name == "preset, way" else "right")
+    for row in found["rows"]:
+        table.add_row(
+            f"{row['preset']} {row['name']}",
+            "-" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 2**30:.2f}",
             f"{row['parameters_per_backward'] / 1e6:.2f} M",
-            f"{row['floor_ms']:.2f} ({row['bound']})",
+            f"{row['flop'] / 1e9:,.3g}",
+            f"{row['bytes'] / 1e9:,.3g}",
+            f"{row['floor_ms']:.2f}",
+            row["bound"],
             f"{100 * row['share_of_roofline']:.0f} %",
         )
     return table
@@ -38,19 +57,22 @@ def prediction_table(found: dict[str, Any]) -> Table:
     table = Table(
         title="Prediction, every label of every image",
         title_justify="left",
-        caption="loop: one label after the other, the stem computed once, compiled where there is a GPU. "
-        "differs: largest difference of a score between the two, beside the largest score.",
+        caption="loop: one label after the other, the stem computed once, on a GPU compiled by torch alone. "
+        "differs: largest difference of a score between the two, beside the largest score. late labels: another "
+        "network, in which the labels enter behind each block (--model.label late) and share one pass.",
         caption_justify="left",
     )
-    for name in ("classes", "images/s", "images/s, loop", "times faster", "differs"):
+    for name in ("classes", "images/s", "loop", "times", "differs", "late labels", "times the loop"):
         table.add_column(name, justify="right")
     for row in found["prediction"]:
         table.add_row(
             str(row["classes"]),
             f"{row['together']['images_per_second']:,.0f}",
             f"{row['loop']['images_per_second']:,.0f}",
-            f"{row['times_faster']:.2f}",
+            f"{row['together']['times_the_loop']:.2f}",
             f"{row['largest_difference']:.1g} of {row['largest_score']:.3g}",
+            f"{row['late']['images_per_second']:,.0f}",
+            f"{row['late']['times_the_loop']:.1f}",
         )
     return table
 

@@ -62,7 +62,7 @@ def write_report(runs: Sequence[Run], out: Path, *, figures: bool = True, device
                 save(one.figure, page.parent / "figures" / one.file)
     except OSError as trouble:
         raise UserError(f"cannot write to {page.parent}: {trouble.strerror}; choose another --out") from trouble
-    write_durably(page, render(data, drawn, files="figures" if figures else None).encode())
+    write_durably(page, render(data, drawn, files="figures" if figures else None).encode(errors="replace"))
     return page
 
 

@@ -102,8 +102,8 @@ class Progress:
             share = sum(self.done.values()) / self.total_runs
             elapsed = time.monotonic() - self.started
             work = share - sum(self.begun.values()) / self.total_runs
-            left = elapsed * (1 - share) / work if work > 0 else 0.0
-            self._say(f"{100 * share:3.0f} % done, {elapsed:.0f} s passed, about {left:.0f} s left")
+            left = f", about {elapsed * (1 - share) / work:.0f} s left" if work > 0 and elapsed > 1 else ""
+            self._say(f"{100 * share:3.0f} % done, {elapsed:.0f} s passed{left}")
 
     def bytes_listener(self, name: str) -> Callable[[int, int], None]:
         """A callback (bytes done, bytes in all) for a download."""

@@ -6,6 +6,7 @@ be had, and the rest is there.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import shlex
 from collections.abc import Callable
@@ -22,7 +23,7 @@ from goodness.diagnostics.margins import worst_margin
 from goodness.errors import RunError, UserError
 from goodness.report.page_words import STAGES, rule_in_words, share_in_words
 from goodness.report.words import is_number, part_of
-from goodness.runs import Run
+from goodness.runs import Run, is_readout
 from goodness.training.durable import read_json, read_lines
 from goodness.training.run import RunFolder
 
@@ -115,8 +116,9 @@ def _config(path: Path) -> dict[str, Any]:
 
 
 def _stage(path: Path, config: dict[str, Any]) -> str:
-    if RunFolder(path, None).backbone_path.is_file():
-        return "s2"
+    with contextlib.suppress(RunError, UserError):  # a damaged one is shown as far as it goes
+        if is_readout(path):
+            return "s2"
     return "bp" if config.get("trainer") == "backprop" else "s1"
 
 

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from goodness.errors import UserError
 from goodness.report.page import draw, page_data, render, require_report_packages
@@ -101,7 +101,7 @@ def _version(path: Path) -> str:
         with contextlib.suppress(OSError):
             found = (path / name).stat()
             facts.append((name, found.st_mtime_ns, found.st_size))
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+    return hashlib.sha256(repr(facts).encode(errors="replace")).hexdigest()[:16]
 
 
 class PageServer(ThreadingHTTPServer):
@@ -126,7 +126,17 @@ class _Handler(BaseHTTPRequestHandler):
         host = self.headers.get("Host", "")
         if host.rpartition(":")[0 if ":" in host else 2].lower() not in LOOPBACK:
             return self._answer(HTTPStatus.FORBIDDEN, "text/plain", "this page is served to its own machine only\n")
-        asked = urlsplit(self.path)
+        try:
+            asked = urlsplit(self.path)
+        except ValueError:
+            return self._answer(HTTPStatus.BAD_REQUEST, "text/plain", "that is no address\n")
+        try:
+            self._serve(asked)
+        except Exception as trouble:  # whatever a folder holds, the reader gets a word, and the terminal stays quiet
+            words = f"the page could not be made: {type(trouble).__name__}: {trouble}\n"
+            self._answer(HTTPStatus.INTERNAL_SERVER_ERROR, "text/plain", words)
+
+    def _serve(self, asked: SplitResult) -> None:
         if asked.path == "/":
             return self._answer(HTTPStatus.OK, "text/html", self.server.page.current().html)
         if asked.path == "/data.json":
@@ -136,7 +146,7 @@ class _Handler(BaseHTTPRequestHandler):
         return self._answer(HTTPStatus.NOT_FOUND, "text/plain", "there is / and /data.json\n")
 
     def _answer(self, status: HTTPStatus, kind: str, text: str) -> None:
-        body = text.encode()
+        body = text.encode(errors="replace")
         with contextlib.suppress(ConnectionError):  # the reader has left meanwhile
             self.send_response(status)
             for name, value in (

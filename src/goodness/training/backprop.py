@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from goodness.config import Config
-from goodness.data.augment import augment
 from goodness.data.images import ImageData, Split
 from goodness.local.routing import RouterTerm, routing_of
 from goodness.model.stripped import StrippedNetwork
 from goodness.predict import class_scores
 from goodness.training.draws import key
-from goodness.training.loop import ClassifierLoop, Listener, Plan, require_learnable, under
+from goodness.training.loop import ClassifierLoop, Listener, Plan, on_device, require_learnable, under
+from goodness.training.moment import Measured, Moment
 from goodness.training.optim import WholeAverage, adamw, learning_rate, make_recordable, set_learning_rate
-from goodness.training.replay import Guard, Recorder
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import Measured, Moment, autocast, compiles, replays
+from goodness.training.step import autocast
 
 
 class Backprop(ClassifierLoop):
     """One run of the stripped network: cross-entropy, one AdamW, one moving average, all blocks at once."""
 
     stage = "bp"
+    records = True
 
     def __init__(
         self,
@@ -41,38 +39,21 @@ class Backprop(ClassifierLoop):
     ) -> None:
         plan = Plan(epochs=config.epochs, batch=config.batch, augment=config.augment, report=config.keep.report)
         super().__init__(config, data, folder, plan=plan, device=device, dtype=dtype, stop=stop, listen=listen)
-        self.network = build_stripped(config, data).to(device)
-        if device.type == "cuda":
-            self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.network = on_device(build_stripped(config, data), device)
         optim = config.optim
         self.average = WholeAverage(self.network, optim.ema)
         self.learning = list(self.network.parameters())
         self.optimisers = [adamw(self.learning, optim.lr, optim.weight_decay, optim.betas)]
-        is_compiled = compiles(config, device)
-        self._augment = torch.compile(augment, dynamic=False) if is_compiled else augment
-        self._loss = torch.compile(self._judge, dynamic=False) if is_compiled else self._judge
-        self._step = self.carry_out
-        if replays(config, device):
-            self.guard = Guard(device)
+        self._loss = torch.compile(self._judge, dynamic=False) if self.is_compiled else self._judge
+        if self.guard is not None:
             self.average.make_recordable(device)
             make_recordable(self.optimisers[0], device, self.guard.bad)
-            self._step = Recorder(self.carry_out, lambda moment: None, self.draws, self.notice)
 
-    @property
-    def augment(self) -> Callable[..., Tensor]:
-        return self._augment
-
-    def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
-        self._set(moment)
-        return self._step(rows, moment)
-
-    def _set(self, moment: Moment) -> None:
+    def set(self, moment: Moment) -> None:
         optim = self.config.optim
         rate = learning_rate(moment.total_step, moment.total_steps, optim.lr, optim.warmup)
         set_learning_rate(self.optimisers[0], rate)
         self.average.aim(moment.total_step)
-        if self.guard is not None:
-            self.guard.now.fill_(moment.total_step)
 
     def carry_out(self, rows: Tensor, moment: Moment) -> list[Measured]:
         self.optimisers[0].zero_grad(set_to_none=True)
@@ -83,11 +64,6 @@ class Backprop(ClassifierLoop):
         measured = self.learn(loss, accuracy, self.config.optim.clip, moment)
         self.average.follow(moment.total_step, None if self.guard is None else self.guard.bad)
         return measured
-
-    def explain(self, rows: Tensor, moment: Moment) -> None:
-        self.guard = None
-        self._set(moment)
-        self.carry_out(rows, moment)
 
     def _judge(self, images: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Cross-entropy and what the routers cost, and the batch's accuracy."""

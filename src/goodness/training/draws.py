@@ -67,10 +67,11 @@ class Draws:
         self._cpu_state = torch.get_rng_state()
 
     def look(self) -> None:
-        """Notice whether anything was drawn from the global random state since it was set."""
-        if self._cpu_state is None or self.has_drawn:
+        """Notice whether anything was drawn from the global random state since it was set; then let go of it."""
+        if self._cpu_state is None:
             return
-        self.has_drawn = not torch.equal(torch.get_rng_state(), self._cpu_state)
+        self.has_drawn |= not torch.equal(torch.get_rng_state(), self._cpu_state)
+        self._cpu_state = None
         if self.device.type == "cuda":
             index = self.device.index if self.device.index is not None else torch.cuda.current_device()
             self.has_drawn |= torch.cuda.default_generators[index].get_offset() != 0

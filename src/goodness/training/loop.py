@@ -9,9 +9,9 @@ from __future__ import annotations
 import hashlib
 import shlex
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import asdict, dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -24,11 +24,15 @@ from goodness.errors import RunError, UserError
 from goodness.training.checkpoint import flatten_state, unflatten_state, weights_sha256
 from goodness.training.draws import Draws, epoch_order
 from goodness.training.durable import append_line, truncate_lines, write_json
+from goodness.training.finite import Guard, refuse_non_finite_total
+from goodness.training.moment import Measured, Moment
 from goodness.training.optim import clip, gradient_norm, restore_state, state_of
-from goodness.training.replay import Guard
+from goodness.training.replay import Recorder
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import Measured, Moment, refuse_non_finite_total
+from goodness.training.step import compiles, replays
+
+N = TypeVar("N", bound=nn.Module)
 
 Listener = Callable[[dict[str, Any]], None]
 """Hears of every step and epoch: `{"event": "step" | "epoch" | "checkpoint" | "note" | "result", ...}`."""
@@ -78,6 +82,8 @@ class Loop:
 
     stage: ClassVar[str] = ""
     """How results name it: s1, s2 or bp."""
+    records: ClassVar[bool] = False
+    """Whether its steps can be recorded and replayed; what it makes for them then takes `guard`."""
     optimisers: list[torch.optim.AdamW]
 
     def __init__(
@@ -99,7 +105,12 @@ class Loop:
         self.data = data.to(device)
         self.recipe = recipes[plan.augment]
         self.draws = Draws(device, config.seed)
-        self.guard: Guard | None = None  # where steps are recorded
+        self.is_compiled = compiles(config, device)
+        self._augment = torch.compile(augment, dynamic=False) if self.is_compiled else augment
+        self.guard = Guard(device) if self.records and replays(config, device) else None
+        self._step: Callable[[Tensor, Moment], list[Measured]] = self.carry_out
+        if self.guard is not None:
+            self._step = Recorder(self.carry_out, self.signature, self.draws, self.notice)
         self.batch = min(plan.batch, len(data.train))
         self.steps = len(data.train) // self.batch
         self.position = Position()
@@ -110,9 +121,21 @@ class Loop:
 
     # What a stage says.
 
-    def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
+    def set(self, moment: Moment) -> None:
+        """Set what moves from step to step and is a plain number: learning rates, averages' shares."""
+        raise NotImplementedError
+
+    def carry_out(self, rows: Tensor, moment: Moment) -> list[Measured]:
         """Learn once from the training images in these rows; what the step says of each part that learns."""
         raise NotImplementedError
+
+    def signature(self, moment: Moment) -> Hashable:
+        """What a recorded step was told of its moment, beside what is set: another signature, another recording."""
+        return None
+
+    def unguard(self) -> None:
+        """Let the next step stop by itself where it is not finite."""
+        self.guard = None
 
     def learned(self) -> dict[str, Tensor]:
         """Everything a checkpoint must hold beside the optimisers' state, by name."""
@@ -203,7 +226,7 @@ class Loop:
     def settle(self) -> None:
         """Wait for the recorded steps; had one a loss or gradient that is not finite, go through it again and say why.
 
-        Since then no step has changed a weight.
+        Since then no step has changed a weight; in sequential mode the blocks before the bad one had made theirs.
         """
         first = None if self.guard is None else self.guard.first_bad()
         if first is None:
@@ -218,7 +241,16 @@ class Loop:
 
     def explain(self, rows: Tensor, moment: Moment) -> None:
         """Go through a step as it is, unrecorded, so that what is wrong with it is raised."""
-        raise NotImplementedError
+        self.unguard()
+        self.set(moment)
+        self.carry_out(rows, moment)
+
+    def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
+        """One step, recorded or as it is."""
+        self.set(moment)
+        if self.guard is not None:
+            self.guard.now.fill_(moment.total_step)
+        return self._step(rows, moment)
 
     def moment(self, epoch: int | None = None, step: int | None = None) -> Moment:
         """The step at hand, or another."""
@@ -240,12 +272,8 @@ class Loop:
             return (images.float() / 255).expand(count, *images.shape)
         shape = (count * len(rows), width)
         draws = self.draws(shape, "augment", moment.epoch, moment.step)
-        views = self.augment(images.repeat(count, 1, 1, 1), draws, self.recipe, self.data.flips)
+        views = self._augment(images.repeat(count, 1, 1, 1), draws, self.recipe, self.data.flips)
         return views.reshape(count, *images.shape)
-
-    @property
-    def augment(self) -> Callable[..., Tensor]:
-        return augment
 
     def accumulate(self, measured: list[Measured]) -> None:
         if not self.sums:
@@ -445,6 +473,12 @@ class ClassifierLoop(Loop):
     def _row(self, scores: Tensor, part: Split) -> dict[str, Any]:
         self.require_finite(scores, "a class score")
         return accuracy_row(scores, part.labels.cpu(), self.config.model.blocks)
+
+
+def on_device(network: N, device: torch.device) -> N:
+    """The network on the device, in the layout that its convolutions are fast in."""
+    network = network.to(device)
+    return network.to(memory_format=torch.channels_last) if device.type == "cuda" else network  # type: ignore[call-overload]
 
 
 def fingerprint(data: ImageData) -> str:

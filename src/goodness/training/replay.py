@@ -8,46 +8,16 @@ whatever else shapes the step through its signature: another signature, another 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from goodness.training.draws import Draws
-
-if TYPE_CHECKING:
-    from goodness.training.step import Measured, Moment
+from goodness.training.moment import Measured, Moment
 
 WARM_STEPS = 3
 """Steps of each signature that run as they are before one is recorded: compilers and allocators settle in them."""
-
-
-class Guard:
-    """Whether every step so far was finite, kept on the device: a recorded step cannot stop to ask.
-
-    From the first step that was not, `bad` is 1, and updates multiply or skip themselves away.
-    """
-
-    def __init__(self, device: torch.device) -> None:
-        self.bad = torch.zeros((), device=device)
-        self.now = torch.zeros((), dtype=torch.int64, device=device)  # the step under way, set before each replay
-        self._first = torch.full((), -1, dtype=torch.int64, device=device)
-
-    def note(self, values: Tensor) -> None:
-        """Take in a step's losses and gradient norms."""
-        is_bad = ~values.isfinite().all()
-        self._first.copy_(torch.where(is_bad & (self.bad == 0), self.now, self._first))
-        self.bad.copy_(torch.maximum(self.bad, is_bad.to(self.bad.dtype)))
-
-    def first_bad(self) -> int | None:
-        """The number of the first step that was not finite. Waits for the device."""
-        first = int(self._first)
-        return first if first >= 0 else None
-
-    def undo(self, tensors: list[Tensor], before: list[Tensor]) -> None:
-        """Put back what a step that was not finite has changed."""
-        for tensor, old in zip(tensors, before):
-            tensor.copy_(torch.where(self.bad > 0, old, tensor))
 
 
 class Recording(Protocol):
@@ -59,7 +29,7 @@ class CudaGraph:
 
     def __init__(self, step: Callable[[], list[Measured]], draws: Draws, stream: Any) -> None:
         self.draws, self.places, self.graph = draws, draws.places(), torch.cuda.CUDAGraph()
-        torch.cuda.synchronize()
+        torch.cuda.synchronize(draws.device)
         capture = torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local")
         with draws.kept_in(self.places), capture:
             self.measured = step()
@@ -99,7 +69,6 @@ class Recorder:
         self.body, self.signature, self.draws, self.notice = body, signature, draws, notice
         self.is_cuda = draws.device.type == "cuda"
         self.stream = torch.cuda.Stream(draws.device) if self.is_cuda else None
-        self.recorded = 0
         self._of: Hashable = None
         self._warm = 0
         self._refused = False
@@ -121,26 +90,32 @@ class Recorder:
     def _as_it_is(self, rows: Tensor, moment: Moment) -> list[Measured]:
         """On the stream that the recording will be made on, since gradients stay on the stream they began on."""
         if self.stream is None:
-            return self.body(rows, moment)
-        self.stream.wait_stream(torch.cuda.current_stream())
+            measured = self.body(rows, moment)
+            self.draws.look()
+            return measured
+        around = torch.cuda.current_stream(self.draws.device)
+        self.stream.wait_stream(around)
         with torch.cuda.stream(self.stream):
             measured = self.body(rows, moment)
-        torch.cuda.current_stream().wait_stream(self.stream)
+        self.draws.look()
+        around.wait_stream(self.stream)
         return measured
 
     def _record(self, rows: Tensor, moment: Moment) -> None:
-        self.draws.look()
         if self.draws.has_drawn:
             self._refuse("a block draws random numbers of its own")
             return
         self._rows = places = rows.clone()
         step = lambda: self.body(places, moment)  # noqa: E731
+        around = torch.cuda.current_stream(self.draws.device) if self.is_cuda else None
         try:
             self._recording = CudaGraph(step, self.draws, self.stream) if self.is_cuda else Repetition(step, self.draws)
-            self.recorded += 1
         except RuntimeError as error:
-            torch.cuda.synchronize()
-            self._refuse(str(error).splitlines()[0] if str(error) else repr(error))
+            if around is not None:  # a recording that broke off leaves its stream in place
+                torch.cuda.set_stream(around)
+                torch.cuda.synchronize(self.draws.device)
+            cause = error.__context__ or error
+            self._refuse(str(cause).splitlines()[0] if str(cause) else repr(cause))
 
     def _refuse(self, why: str) -> None:
         self._refused = True

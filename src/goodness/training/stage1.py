@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Hashable
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from goodness.config import Config
-from goodness.data.augment import augment
 from goodness.data.images import ImageData, Split
 from goodness.diagnostics.block_health import assess
 from goodness.diagnostics.gradients import term_gradient_norms
@@ -22,13 +21,14 @@ from goodness.training.loop import (
     Loop,
     Plan,
     accuracy_row,
+    on_device,
     require_learnable,
     under,
 )
-from goodness.training.replay import Guard, Recorder
+from goodness.training.moment import Measured, Moment
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import Measured, Moment, Stepper, compiles, replays
+from goodness.training.step import Stepper
 
 GRADIENT_IMAGES = 64
 """Images on which the terms' gradients are compared after an epoch."""
@@ -38,6 +38,7 @@ class Stage1(Loop):
     """One run of Stage 1 in its folder."""
 
     stage = "s1"
+    records = True
 
     def __init__(
         self,
@@ -52,32 +53,21 @@ class Stage1(Loop):
     ) -> None:
         plan = Plan(epochs=config.epochs, batch=config.batch, augment=config.augment, report=config.keep.report)
         super().__init__(config, data, folder, plan=plan, device=device, dtype=dtype, stop=stop, listen=listen)
-        self.network = build_network(config, data).to(device)
-        if device.type == "cuda":
-            self.network = self.network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.guard = Guard(device) if replays(config, device) else None
+        self.network = on_device(build_network(config, data), device)
         self.stepper = Stepper(self.network, config, dtype, self.draws, self.guard)
         self.optimisers = self.stepper.optimisers
-        self._augment = self.stepper.compiled(augment)
-        self._step = self.carry_out
-        if self.guard is not None:
-            self._step = Recorder(self.carry_out, self.stepper.signature, self.draws, self.notice)
 
-    @property
-    def augment(self) -> Callable[..., Tensor]:
-        return self._augment
-
-    def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
+    def set(self, moment: Moment) -> None:
         self.stepper.set(moment)
-        return self._step(rows, moment)
 
     def carry_out(self, rows: Tensor, moment: Moment) -> list[Measured]:
         return self.stepper.step(self.views(rows, moment, 3), self.data.train.labels[rows], moment)
 
-    def explain(self, rows: Tensor, moment: Moment) -> None:
+    def signature(self, moment: Moment) -> Hashable:
+        return self.stepper.signature(moment)
+
+    def unguard(self) -> None:
         self.guard = self.stepper.guard = None
-        self.stepper.set(moment)
-        self.carry_out(rows, moment)
 
     def evaluated(self) -> Network:
         return self.stepper.teacher.network
@@ -136,7 +126,7 @@ class Stage1(Loop):
             memory_mb=self.config.keep.memory_mb,
             dtype=self.dtype,
             poll=self.poll,
-            compiled=compiles(self.config, self.device),
+            compiled=self.is_compiled,
         ).cpu()
         for depth, scores in enumerate(found):
             self.require_finite(scores, f"block {depth}: goodness")

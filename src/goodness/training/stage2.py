@@ -19,10 +19,11 @@ from goodness.model.readout import AttentiveReadout
 from goodness.predict import feature_count, hypothesis_features, readout_chunk_sizes, readout_scores
 from goodness.training.draws import key
 from goodness.training.loop import ClassifierLoop, Listener, Plan, under
+from goodness.training.moment import Measured, Moment
 from goodness.training.optim import adamw, learning_rate, set_learning_rate
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import Measured, Moment, autocast, compiles
+from goodness.training.step import autocast
 
 
 class Stage2(ClassifierLoop):
@@ -51,15 +52,18 @@ class Stage2(ClassifierLoop):
         )
         super().__init__(config, data, folder, plan=plan, device=device, dtype=dtype, stop=stop, listen=listen)
         self.network = network
-        self.is_compiled = compiles(config, device)
         self.readout = build_readout(config, network).to(device)
         self.learning = list(self.readout.parameters())
         self.optimisers = [adamw(self.learning, wanted.lr, wanted.weight_decay, config.optim.betas)]
 
-    def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
-        optimiser, wanted = self.optimisers[0], self.config.readout
-        set_learning_rate(optimiser, learning_rate(moment.total_step, moment.total_steps, wanted.lr, wanted.warmup))
-        optimiser.zero_grad(set_to_none=True)
+    def set(self, moment: Moment) -> None:
+        wanted = self.config.readout
+        rate = learning_rate(moment.total_step, moment.total_steps, wanted.lr, wanted.warmup)
+        set_learning_rate(self.optimisers[0], rate)
+
+    def carry_out(self, rows: Tensor, moment: Moment) -> list[Measured]:
+        wanted = self.config.readout
+        self.optimisers[0].zero_grad(set_to_none=True)
         labels = self.data.train.labels[rows]
         images, targets = self.views(rows, moment, 1)[0], F.one_hot(labels, self.network.classes).float()
         draws = self.draws((draws_needed,), "mix", moment.epoch, moment.step)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from goodness.config import Config
 from goodness.diagnostics.margins import training_measures
-from goodness.errors import ConfigError, RunError
+from goodness.errors import ConfigError
 from goodness.local.facts import Facts, Trio
 from goodness.local.ledger import Ledger
 from goodness.local.negatives import Mined, Mining
@@ -26,6 +26,8 @@ from goodness.local.streams import concatenate, wrong_images
 from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
 from goodness.training.draws import Draws
+from goodness.training.finite import Guard, NonFiniteLoss
+from goodness.training.moment import Measured, Moment
 from goodness.training.optim import (
     MovingAverage,
     block_optimisers,
@@ -37,20 +39,8 @@ from goodness.training.optim import (
     perturb,
     set_learning_rate,
 )
-from goodness.training.replay import Guard
 
 F = TypeVar("F", bound=Callable[..., Any])
-
-
-@dataclass(frozen=True)
-class Moment:
-    """Where in the training a step stands."""
-
-    epoch: int
-    step: int  # within the epoch
-    total_step: int  # since the start
-    total_steps: int  # of the whole training
-    progress: float  # share of the epochs begun before this one, 0 to 1
 
 
 @dataclass(frozen=True)
@@ -75,18 +65,16 @@ class BlockInput:
         return replace(self, tokens=tokens, neutral=None if self.neutral is None else tokens[: len(self.neutral)])
 
 
-Measured = tuple[tuple[str, ...], Tensor]
-"""Names and values `[names]` of what one step says of one block; one tensor, so that adding up is one kernel."""
-
-
 def forward_block(network: Network, block: FFBlock, tokens: Tensor, labels: Tensor) -> tuple[BlockOutput, Tensor]:
     """A block's output and what it hands on. Compiled, one graph serves every block of the same shape."""
     output = block(tokens, labels)
     return output, network.hand_on(output.tokens)
 
 
-def score_block(block: FFBlock, tokens: Tensor, rows: Tensor, labels: Tensor) -> Tensor:
+def score_block(block: FFBlock, tokens: Tensor, rows: Tensor, labels: Tensor, every: Tensor) -> Tensor:
     """Goodness of rows of the tokens under labels."""
+    if block.is_late:
+        return block.under(tokens, every).goodness.reshape(len(tokens), len(every))[rows, labels]
     return block(tokens[rows], labels).goodness
 
 
@@ -109,8 +97,14 @@ def compiles(config: Config, device: torch.device) -> bool:
 
 
 def replays(config: Config, device: torch.device) -> bool:
-    """Whether the run's steps are recorded and replayed."""
-    return config.step.replay == "on" or (config.step.replay == "auto" and device.type == "cuda")
+    """Whether the run's steps are recorded and replayed: as asked for, and else on a CUDA device.
+
+    Before compute capability 9 torch's grouped product asks the device for its offsets, which a recording cannot.
+    """
+    if config.step.replay != "auto" or device.type != "cuda":
+        return config.step.replay == "on"
+    has_experts = getattr(config.model.block, "experts", 1) > 1
+    return not has_experts or torch.cuda.get_device_capability(device) >= (9, 0)
 
 
 def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
@@ -152,6 +146,7 @@ class Stepper:
         self.progress: Tensor | None = None
         self.blocks = len(network.blocks)
         self.wrong_labels = config.negatives.count
+        self.every_label = torch.arange(network.classes, device=self.device)
         self.streams = 2 + self.wrong_labels + (1 if config.eta > 0 else 0)
         self.wants_neutral = any(term.weight != 0 and term.wants_neutral for term in config.objective.values())
         self.objective = Objective(config.objective)
@@ -182,6 +177,7 @@ class Stepper:
         """This stepper with its functions as they are written: a compiled graph gives its gradients but once."""
         other = copy.copy(self)
         other.fixed_shapes = False
+        other.draws = Draws(self.device, self.config.seed)  # what it asks for is no part of the steps
         other._forward, other._score, other._neutral = forward_block, score_block, neutral_block
         other._judge, other._stem = judge_block, Network.tokens
         return other
@@ -202,9 +198,8 @@ class Stepper:
             rate = learning_rate(moment.total_step - begin, end - begin, optim.lr, optim.warmup)
             set_learning_rate(optimiser, rate if self.learns(depth, moment) else 0.0)
             self.teacher.aim(depth, max(0, moment.total_step - begin))
-        if self.progress is not None and self.guard is not None:
+        if self.progress is not None:
             self.progress.fill_(moment.progress)
-            self.guard.now.fill_(moment.total_step)
 
     def signature(self, moment: Moment) -> Hashable:
         """What a recorded step was told of its moment: steps of another signature need another recording."""
@@ -359,7 +354,7 @@ class Stepper:
         def scorer(block: FFBlock) -> Callable[[Tensor, Tensor], Tensor]:
             def score(rows: Tensor, candidates: Tensor) -> Tensor:
                 with torch.no_grad(), self.autocast():
-                    return self._score(block, stream, rows, candidates)
+                    return self._score(block, stream, rows, candidates, self.every_label)
 
             return score
 
@@ -483,27 +478,3 @@ class Stepper:
                 if any(one is not None and not bool(one.isfinite().all()) for one in gradients):
                     return f"the gradient of term '{name}' is not finite"
         return f"the gradient norm is {float(norm)}"
-
-
-class NonFiniteLoss(RunError):
-    """A loss or gradient that is not a number; no weight has taken it in."""
-
-    def __init__(self, depth: int, what: str, moment: Moment) -> None:
-        self.depth = depth
-        super().__init__(
-            f"block {depth}: {what} at epoch {moment.epoch}, step {moment.step}. No weight of this block and no "
-            "checkpoint has taken it in. Try a smaller --optim.lr, a longer --optim.warmup or a smaller --optim.clip, "
-            "and start again."
-        )
-
-
-def refuse_non_finite_total(loss: Tensor, norm: Tensor, moment: Moment, guard: Guard | None = None) -> None:
-    """The same for a network that is trained as one."""
-    if guard is not None:
-        guard.note(torch.stack([loss.detach().float(), norm.detach().float()]))
-        return
-    if not bool(torch.stack([loss.detach().float(), norm.detach().float()]).isfinite().all()):
-        raise RunError(
-            f"the loss is {float(loss)} with a gradient norm of {float(norm)} at epoch {moment.epoch}, step "
-            f"{moment.step}. No weight and no checkpoint has taken it in. Try a smaller learning rate, and start again."
-        )
