@@ -211,3 +211,18 @@ def test_they_are_the_functions_that_training_uses() -> None:
 def test_what_makes_no_sense_is_a_value_error_that_says_why(call: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_what_has_no_meaning_is_refused_or_not_a_number() -> None:
+    with pytest.raises(ValueError, match="real numbers"):
+        goodness.attenuation_ratio(np.array([1 + 2j]), 0.0, 1.0, 4.0)
+    with pytest.raises(ValueError, match="real numbers"):
+        goodness.free_riding_index(torch.tensor([1 + 2j]), 0.0, 1.0, 4.0)
+    with pytest.raises(ValueError, match="not finite"):
+        goodness.residual_weights([1.0, math.nan, 2.0], 4.0, 0.1, 5.0)
+    for tau in (-1.0, 0.0, math.inf):
+        with pytest.raises(ValueError, match="tau must be positive and finite"):
+            goodness.gate([0.0], 0.7, tau, 0.0)
+    lower, upper = goodness.attenuation_bounds([-1000.0, 2.0], 1.0, 4.0)
+    assert np.isnan(lower).tolist() == np.isnan(upper).tolist() == [True, False]
+    assert goodness.depth_saturation(np.array([0.25, 0.5])) == [0.5, 1.0]

@@ -100,7 +100,7 @@ def test_a_bootstrap_of_nonsense_is_refused() -> None:
         paired_bootstrap([[True, False]], [[True, False]])
     with pytest.raises(ValueError, match="correct_b must be true and false"):
         paired_bootstrap([0, 1], [0, 2])
-    with pytest.raises(ValueError, match="folds must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="folds must be a whole number of at least 1, got 0"):
         paired_bootstrap([True], [False], folds=0)
 
 
@@ -185,3 +185,9 @@ def test_a_bound_of_nonsense_is_refused() -> None:
         stability_bound(scores, scores, math.nan)
     with pytest.raises(ValueError, match="scores_a has scores that are not finite"):
         stability_bound(np.full((3, 2), np.nan), scores, 0.1)
+
+
+@pytest.mark.parametrize(("folds", "seed"), [(2.5, 0), (0, 0), (100, -1)])
+def test_folds_and_seeds_are_whole_numbers(folds: float, seed: int) -> None:
+    with pytest.raises(ValueError, match="must be"):
+        paired_bootstrap([True, False], [True, True], folds=folds, seed=seed)  # type: ignore[arg-type]

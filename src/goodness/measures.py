@@ -22,6 +22,8 @@ from goodness.local import barrier, collaboration
 Numbers: TypeAlias = "float | Sequence[Any] | np.ndarray | Tensor"
 """A number, a list of them (nested where it has several axes), a numpy array or a torch tensor."""
 
+COMPLEX = (np.complex64, np.complex128, torch.complex64, torch.complex128)
+
 
 def attenuation_ratio(m: Numbers, P: Numbers, gamma: Numbers, beta: float) -> Any:
     """R_gamma(m, P) = (1 + exp(beta m)) / (1 + exp(beta (m + gamma P))), element by element (Theorem 1).
@@ -52,11 +54,14 @@ def free_riding_index(m: Numbers, P: Numbers, gamma: Numbers, beta: float) -> fl
 
 
 def attenuation_bounds(P: Numbers, gamma: Numbers, beta: float) -> tuple[Any, Any]:
-    """exp(-beta gamma P) and min(1, 2 exp(-beta gamma P)), between which R lies where m >= 0 and P >= 0 (Theorem 1)."""
+    """exp(-beta gamma P) and min(1, 2 exp(-beta gamma P)), between which R lies where m >= 0 and P >= 0 (Theorem 1).
+
+    NaN where P is negative: the theorem says nothing there.
+    """
     values = _Values(P=P, gamma=gamma)
     past, weight = values.tensors
     lower, upper = barrier.envelope(weight * past, _positive("beta", beta))
-    return values.back(lower), values.back(upper)
+    return values.back(lower.masked_fill(past < 0, torch.nan)), values.back(upper.masked_fill(past < 0, torch.nan))
 
 
 def loss_collapse(M: Numbers, beta: float) -> float:
@@ -76,7 +81,8 @@ def depth_saturation(accuracies: Sequence[float]) -> list[float]:
     >>> depth_saturation([0.4, 0.6, 0.8])[0]
     0.5
     """
-    return [accuracy / accuracies[-1] if accuracies[-1] > 0 else 1.0 for accuracy in accuracies]
+    given = [float(accuracy) for accuracy in accuracies]
+    return [accuracy / given[-1] if given[-1] > 0 else 1.0 for accuracy in given]
 
 
 def residual_weights(P: Numbers, beta: float, w_min: float, w_max: float) -> Any:
@@ -90,6 +96,8 @@ def residual_weights(P: Numbers, beta: float, w_min: float, w_max: float) -> Any
     (past,) = values.tensors
     if past.numel() == 0:
         raise ValueError("residual weights have mean one over a batch, and there are no examples")
+    if not bool(past.isfinite().all()):
+        raise ValueError("residual weights have mean one over a batch, and P has values that are not finite")
     weights = barrier.residual_weights(torch.atleast_1d(past), _positive("beta", beta), w_min, w_max)
     return values.back(weights.reshape(past.shape))
 
@@ -100,6 +108,9 @@ def gate(s: Numbers, gamma0: Numbers, tau: Numbers, kappa: Numbers) -> Any:
     All four broadcast, so a sweep of the dial is `gate(s[:, None], 0.7, 1.0, kappas)`.
     """
     values = _Values(s=s, gamma0=gamma0, tau=tau, kappa=kappa)
+    slope = values.tensors[2]
+    if not bool(((slope > 0) & slope.isfinite()).all()):
+        raise ValueError(f"tau must be positive and finite, got {tau}")
     return values.back(collaboration.gate(*values.tensors))
 
 
@@ -119,6 +130,8 @@ class _Values:
     def _wide(self, name: str, value: Numbers) -> Tensor:
         device = torch.device("cpu") if self.like is None else self.like.device
         dtype = torch.float32 if device.type == "mps" else torch.float64  # which an Apple GPU does not have
+        if isinstance(value, (Tensor, np.ndarray)) and value.dtype in COMPLEX:
+            raise ValueError(f"{name} must be real numbers")
         if isinstance(value, Tensor):
             return value.to(dtype)
         try:

@@ -109,7 +109,10 @@ class Run:
         if self.stage == "s2":
             return frozen_backbone(self, choose_device(device))
         if self.stage == "bp":
-            raise UserError(f"{self.path} was trained by backpropagation: it has no blocks; use `stripped()`")
+            raise UserError(
+                f"{self.path} was trained by backpropagation: it has no blocks to judge (in Python, `stripped()` is "
+                "its network)"
+            )
         tensors, meta = self._weights(weights)
         network = Network(self.config.model, tuple(meta["shape"]), len(meta["classes"]))
         return self._fill(network, tensors, meta, device)  # type: ignore[return-value]

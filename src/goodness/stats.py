@@ -63,11 +63,13 @@ def paired_bootstrap(correct_a: Rows, correct_b: Rows, folds: int = 5000, seed: 
     a, b = _correctness("correct_a", correct_a), _correctness("correct_b", correct_b)
     if a.shape != b.shape:
         raise ValueError(f"both must be of the same examples: correct_a has {len(a)}, correct_b has {len(b)}")
-    if folds < 1:
-        raise ValueError(f"folds must be at least 1, got {folds}")
+    if folds < 1 or int(folds) != folds:
+        raise ValueError(f"folds must be a whole number of at least 1, got {folds}")
+    if seed < 0:
+        raise ValueError(f"seed must be at least 0, got {seed}")
     n, a_only, b_only = len(a), int((a & ~b).sum()), int((b & ~a).sum())
     shares = np.array([a_only, b_only, n - a_only - b_only]) / n
-    drawn = np.random.default_rng(seed).multinomial(n, shares, size=folds)
+    drawn = np.random.default_rng(seed).multinomial(n, shares, size=int(folds))
     low, high = np.percentile((drawn[:, 0] - drawn[:, 1]) / n, INTERVAL)
     return PairedBootstrap(
         mean=(a_only - b_only) / n,

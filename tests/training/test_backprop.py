@@ -132,7 +132,9 @@ def test_a_control_gives_its_stripped_network_and_refuses_blocks_it_does_not_hav
     assert network.class_names == load_data(run.config).classes
     assert not network.training
     assert not any(parameter.requires_grad for parameter in network.parameters())
-    with pytest.raises(UserError, match=r"was trained by backpropagation: it has no blocks; use `stripped\(\)`"):
+    with pytest.raises(
+        UserError, match=r"was trained by backpropagation: it has no blocks to judge \(in Python, `stripped\(\)`"
+    ):
         run.network()
     local = goodness.train(shrunk("demo", {**BLOBS, "epochs": 1}), out=tmp_path / "run", device="cpu")
     with pytest.raises(UserError, match=r"was not trained by backpropagation; use `network\(\)`"):

@@ -38,7 +38,8 @@ class Draws:
 
     def __init__(self, device: torch.device, seed: int) -> None:
         self.device, self.seed = device, seed
-        self.has_drawn = False  # whether something drew from the global random state, which a recording would freeze
+        self.watches = False  # for what draws from the global random state by itself, which a recording would freeze
+        self.has_drawn = False  # whether anything did
         self._generator = torch.Generator(device=device)
         self._kept: list[Kept] | None = None
         self._asked: dict[tuple[str, tuple[int, ...]], tuple[int, ...]] = {}
@@ -64,7 +65,7 @@ class Draws:
             return
         self.look()
         torch.manual_seed(key(self.seed, *parts))
-        self._cpu_state = torch.get_rng_state()
+        self._cpu_state = torch.get_rng_state() if self.watches else None
 
     def look(self) -> None:
         """Notice whether anything was drawn from the global random state since it was set; then let go of it."""

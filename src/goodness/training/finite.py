@@ -45,7 +45,7 @@ class NonFiniteLoss(RunError):
         super().__init__(
             f"block {depth}: {what} at epoch {moment.epoch}, step {moment.step}. No weight of this block and no "
             "checkpoint has taken it in. Try a smaller --optim.lr, a longer --optim.warmup or a smaller --optim.clip, "
-            "and start again."
+            "and start again in another folder."
         )
 
 
@@ -57,5 +57,6 @@ def refuse_non_finite_total(loss: Tensor, norm: Tensor, moment: Moment, guard: G
     if not bool(torch.stack([loss.detach().float(), norm.detach().float()]).isfinite().all()):
         raise RunError(
             f"the loss is {float(loss)} with a gradient norm of {float(norm)} at epoch {moment.epoch}, step "
-            f"{moment.step}. No weight and no checkpoint has taken it in. Try a smaller learning rate, and start again."
+            f"{moment.step}. No weight and no checkpoint has taken it in. Try a smaller learning rate, and start again "
+            "in another folder."
         )

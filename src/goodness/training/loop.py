@@ -236,7 +236,7 @@ class Loop:
         self.explain(order[step * self.batch : (step + 1) * self.batch], self.moment(epoch, step))
         raise RunError(
             f"a loss or gradient was not finite at epoch {epoch}, step {step}, and was when computed again. No weight "
-            "and no checkpoint has taken it in. Try a smaller learning rate, and start again."
+            "and no checkpoint has taken it in. Try a smaller learning rate, and start again in another folder."
         )
 
     def explain(self, rows: Tensor, moment: Moment) -> None:
@@ -318,7 +318,7 @@ class Loop:
         if not bool(scores.isfinite().all()):
             raise RunError(
                 f"{what} is not finite after epoch {self.position.epoch + 1}; the weights have run away. Nothing of it "
-                "was saved. Try a smaller learning rate (--optim.lr, --readout.lr), and start again."
+                "was saved. Try a smaller learning rate (--optim.lr, --readout.lr), and start again in another folder."
             )
 
     def finish(self) -> dict[str, Any]:

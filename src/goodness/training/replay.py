@@ -68,6 +68,7 @@ class Recorder:
     ) -> None:
         self.body, self.signature, self.draws, self.notice = body, signature, draws, notice
         self.is_cuda = draws.device.type == "cuda"
+        draws.watches = True
         self.stream = torch.cuda.Stream(draws.device) if self.is_cuda else None
         self._of: Hashable = None
         self._warm = 0
