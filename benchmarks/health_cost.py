@@ -24,34 +24,11 @@ from torch import Tensor
 
 import goodness.training.step as step_module
 from goodness.api import make_config, prepared
-from goodness.config import Config
-from goodness.data import sources
-from goodness.data.images import ImageData, Split
+from goodness.bench.subjects import made_up
 from goodness.training.run import RunFolder, choose_device, choose_dtype, environment
 from goodness.training.stage1 import Stage1
 
 TARGET = 0.05
-
-
-def made_up(config: Config, count: int) -> ImageData:
-    known = sources.find(config.data)
-    shape, classes = known.shape or (3, 32, 32), known.class_count or 10
-
-    def some(n: int) -> Split:
-        images = torch.randint(0, 256, (n, *shape), dtype=torch.uint8)
-        return Split(images=images, labels=torch.randint(0, classes, (n,)), indices=torch.arange(n))
-
-    return ImageData(
-        name="made up",
-        classes=tuple(map(str, range(classes))),
-        train=some(count),
-        val=some(8),
-        test=some(8),
-        mean=(0.5,) * shape[0],
-        std=(0.25,) * shape[0],
-        flips=True,
-        provenance="random numbers",
-    )
 
 
 def loss_alone(facts: object, values: dict[str, Tensor], loss: Tensor) -> dict[str, Tensor]:
@@ -90,7 +67,6 @@ def main() -> None:
     device = choose_device(args.device)
     dtype, why = choose_dtype(device)
     config = make_config(args.preset, {} if args.batch is None else {"batch": args.batch})
-    torch.manual_seed(0)
     data = made_up(config, 4 * config.batch)
     with tempfile.TemporaryDirectory() as folder, prepared(device, False):
         stages = {}

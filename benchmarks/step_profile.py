@@ -16,30 +16,10 @@ from pathlib import Path
 import torch
 
 from goodness.api import make_config, prepared
-from goodness.data.images import ImageData, Split
+from goodness.bench.clock import milliseconds
+from goodness.bench.subjects import made_up, stepping
 from goodness.training.run import RunFolder, choose_device, choose_dtype
 from goodness.training.stage1 import Stage1
-
-
-def made_up(count: int) -> Split:
-    images = torch.randint(0, 256, (count, 3, 32, 32), dtype=torch.uint8)
-    return Split(images=images, labels=torch.randint(0, 10, (count,)), indices=torch.arange(count))
-
-
-def milliseconds(function: Callable[[int], object], device: torch.device, repeats: int) -> float:
-    if device.type != "cuda":
-        started = time.perf_counter()
-        for i in range(repeats):
-            function(i)
-        return 1000 * (time.perf_counter() - started) / repeats
-    torch.cuda.synchronize()
-    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    start.record()
-    for i in range(repeats):
-        function(i)
-    end.record()
-    torch.cuda.synchronize()
-    return start.elapsed_time(end) / repeats
 
 
 def main() -> None:
@@ -52,45 +32,35 @@ def main() -> None:
     device = choose_device()
     dtype, why = choose_dtype(device)
     config = make_config(args.preset, {"batch": args.batch})
-    data = ImageData(
-        name="made up",
-        classes=tuple("abcdefghij"),
-        train=made_up(args.batch * (args.repeats + 1)),
-        val=made_up(8),
-        test=made_up(8),
-        mean=(0.5, 0.5, 0.5),
-        std=(0.25, 0.25, 0.25),
-        flips=True,
-        provenance="random numbers",
-    )
+    data = made_up(config, args.batch * (args.repeats + 1))
     with tempfile.TemporaryDirectory() as folder, prepared(device, False):
         stage = Stage1(config, data, RunFolder.create(Path(folder) / "run"), device=device, dtype=dtype)
         rows = torch.arange(args.batch, device=device)
         labels = stage.data.train.labels[rows]
 
-        def step(i: int) -> None:
-            stage.position.step = i
-            moment = stage.moment()
-            stage.accumulate(stage.stepper(stage.views(rows, moment, 3), labels, moment))
+        next_step = stepping(stage)
+
+        def step() -> None:
+            stage.accumulate(next_step())
 
         began = time.perf_counter()
-        for i in range(5):
-            step(i)
+        for _ in range(5):
+            step()
         print(f"{args.preset}, batch {args.batch}, {device}, torch {torch.__version__}, {why}")
         print(f"first five steps, compilation included: {time.perf_counter() - began:.1f} s")
         moment, stepper = stage.moment(), stage.stepper
         views = stage.views(rows, moment, 3)
         situation = stepper.first(views, labels, moment)
-        pieces: dict[str, Callable[[int], object]] = {
+        pieces: dict[str, Callable[[], object]] = {
             "whole step": step,
-            "three augmented views": lambda i: stage.views(rows, moment, 3),
-            "stem forward": lambda i: stepper.start(views, labels, moment),
-            "mining of block 0": lambda i: stepper.mine(0, situation.tokens, labels, None, moment),
-            "loss of block 0, forward": lambda i: stepper.loss(situation),
-            "stem and block 0, forward and backward": lambda i: stepper.loss(situation.again(stepper)).loss.backward(),
+            "three augmented views": lambda: stage.views(rows, moment, 3),
+            "stem forward": lambda: stepper.start(views, labels, moment),
+            "mining of block 0": lambda: stepper.mine(0, situation.tokens, labels, None, moment),
+            "loss of block 0, forward": lambda: stepper.loss(situation),
+            "stem and block 0, forward and backward": lambda: stepper.loss(situation.again(stepper)).loss.backward(),
         }
         for name, piece in pieces.items():
-            piece(0)
+            piece()
             print(f"{name:42} {milliseconds(piece, device, args.repeats):9.2f} ms")
         if device.type == "cuda":
             print(f"peak memory {torch.cuda.max_memory_allocated() / 2**30:.2f} GiB")
@@ -98,7 +68,7 @@ def main() -> None:
             kinds = [torch.profiler.ProfilerActivity.CPU]
             kinds += [torch.profiler.ProfilerActivity.CUDA] if device.type == "cuda" else []
             with torch.profiler.profile(activities=kinds) as profile:
-                step(0)
+                step()
             order = "self_cuda_time_total" if device.type == "cuda" else "self_cpu_time_total"
             print(profile.key_averages().table(sort_by=order, row_limit=30))
 

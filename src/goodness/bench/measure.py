@@ -108,7 +108,7 @@ def _row(
     times = spread(step, device, steps, repeats)
     stage.settle()
     images = stage.batch
-    epoch = sources.find(config.data).sizes
+    known = sources.find(config.data)
     floor = as_floor(work, most)
     median = times["median_ms"]
     row: dict[str, Any] = {
@@ -125,8 +125,8 @@ def _row(
         **floor,
         "share_of_roofline": floor["floor_ms"] / median,
     }
-    if epoch is not None:
-        row["epoch_images"] = epoch[0] - getattr(sources.find(config.data), "held_out", 0)
+    if known.sizes is not None:
+        row["epoch_images"] = known.sizes[0] - known.held_out
         row["epoch_s"] = (row["epoch_images"] // images) * median / 1000
     return row
 

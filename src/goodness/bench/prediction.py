@@ -13,6 +13,7 @@ from goodness.bench.clock import spread
 from goodness.config import Config, override
 from goodness.model.network import Network
 from goodness.predict import goodness_of, later_block
+from goodness.training.loop import on_device
 
 
 @torch.no_grad()
@@ -32,8 +33,7 @@ def by_label(network: Network, images: Tensor, dtype: torch.dtype, step: Callabl
 
 def _network(config: Config, shape: tuple[int, int, int], classes: int, device: torch.device) -> Network:
     torch.manual_seed(0)
-    network = Network(config.model, shape, classes).to(device).eval().requires_grad_(False)
-    return network.to(memory_format=torch.channels_last) if device.type == "cuda" else network  # type: ignore[call-overload]
+    return on_device(Network(config.model, shape, classes), device).eval().requires_grad_(False)
 
 
 def prediction(

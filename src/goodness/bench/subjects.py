@@ -14,10 +14,8 @@ from goodness.config import Config, override
 from goodness.data import sources
 from goodness.data.images import ImageData, Split
 from goodness.training.backprop import Backprop
-from goodness.training.finite import refuse_non_finite_total
 from goodness.training.loop import Loop
 from goodness.training.moment import Measured, Moment
-from goodness.training.optim import clip, gradient_norm
 from goodness.training.run import RunFolder
 from goodness.training.stage1 import Stage1
 from goodness.training.step import autocast
@@ -42,13 +40,10 @@ class Accumulated(Backprop):
             (loss * (len(some) / len(images))).backward()
             losses.append(loss.detach())
             accuracies.append(accuracy)
-        norm = gradient_norm(self.learning)
-        refuse_non_finite_total(torch.stack(losses).sum(), norm, moment, self.guard)
-        clip(self.learning, norm, self.config.optim.clip)
-        self.optimisers[0].step()
+        loss, accuracy = torch.stack(losses).mean(), torch.stack(accuracies).mean()
+        measured = self.descend(loss, accuracy, self.config.optim.clip, moment)
         self.average.follow(moment.total_step, None if self.guard is None else self.guard.bad)
-        values = [torch.stack(losses).mean(), torch.stack(accuracies).mean(), norm.detach()]
-        return [(("loss", "accuracy", "grad_norm"), torch.stack([value.float() for value in values]))]
+        return measured
 
 
 class Recomputed(Backprop):

@@ -28,33 +28,57 @@ def _rotated(base, rows, half, token_stride, offset, cosine, sine, mask):
 
 
 @triton.jit
-def attention_forward_kernel(
-    qkv, cosine_table, sine_table, out,
-    SCALE: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
-    PRECISION: tl.constexpr,
+def _read(
+    qkv, cosine_table, sine_table,
+    TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
 ):  # fmt: skip
+    """What one program works on: where its head lies among the wide rows (three projections) and the narrow, and its
+    angles, turned queries and keys, and values."""
     image, head = (tl.program_id(0) // HEADS).to(tl.int64), tl.program_id(0) % HEADS
     HALF: tl.constexpr = WIDTH // 2
     stride: tl.constexpr = 3 * HEADS * WIDTH
-    base = qkv + image * TOKENS * stride + head * WIDTH
+    wide = image * TOKENS * stride + head * WIDTH
+    narrow = image * TOKENS * HEADS * WIDTH + head * WIDTH
     rows = tl.arange(0, TILE)[:, None]
     half = tl.arange(0, HALF)[None, :]
     columns = tl.arange(0, WIDTH)[None, :]
     inside = rows < TOKENS
     cosine = tl.load(cosine_table + rows * HALF + half, mask=inside, other=0.0)
     sine = tl.load(sine_table + rows * HALF + half, mask=inside, other=0.0)
-    kind = out.dtype.element_ty
-    query1, query2 = _rotated(base, rows, half, stride, 0, cosine, sine, inside)
-    key1, key2 = _rotated(base, rows, half, stride, HEADS * WIDTH, cosine, sine, inside)
-    value = tl.load(base + 2 * HEADS * WIDTH + rows * stride + columns, mask=inside, other=0.0)
-    scores = tl.dot(query1.to(kind), tl.trans(key1.to(kind)), input_precision=PRECISION)
-    scores = tl.dot(query2.to(kind), tl.trans(key2.to(kind)), scores, input_precision=PRECISION) * SCALE
+    query1, query2 = _rotated(qkv + wide, rows, half, stride, 0, cosine, sine, inside)
+    key1, key2 = _rotated(qkv + wide, rows, half, stride, HEADS * WIDTH, cosine, sine, inside)
+    value = tl.load(qkv + wide + 2 * HEADS * WIDTH + rows * stride + columns, mask=inside, other=0.0)
+    kind = qkv.dtype.element_ty
+    query1, query2, key1, key2 = query1.to(kind), query2.to(kind), key1.to(kind), key2.to(kind)
+    return wide, narrow, rows, half, columns, inside, cosine, sine, query1, query2, key1, key2, value
+
+
+@triton.jit
+def _attention(
+    query1, query2, key1, key2,
+    SCALE: tl.constexpr, TOKENS: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The softmax weights of every token's query over all keys, in float32."""
+    scores = tl.dot(query1, tl.trans(key1), input_precision=PRECISION)
+    scores = tl.dot(query2, tl.trans(key2), scores, input_precision=PRECISION) * SCALE
     scores = tl.where(tl.arange(0, TILE)[None, :] < TOKENS, scores, float("-inf"))
     weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
-    weights = weights / tl.sum(weights, axis=1)[:, None]
+    return weights / tl.sum(weights, axis=1)[:, None]
+
+
+@triton.jit
+def attention_forward_kernel(
+    qkv, cosine_table, sine_table, out,
+    SCALE: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    kind = out.dtype.element_ty
+    _, narrow, rows, _, columns, inside, _, _, query1, query2, key1, key2, value = _read(
+        qkv, cosine_table, sine_table, TOKENS, HEADS, WIDTH, TILE
+    )
+    weights = _attention(query1, query2, key1, key2, SCALE, TOKENS, TILE, PRECISION)
     mixed = tl.dot(weights.to(kind), value, input_precision=PRECISION)
-    target = out + image * TOKENS * HEADS * WIDTH + head * WIDTH
-    tl.store(target + rows * (HEADS * WIDTH) + columns, mixed.to(kind), mask=inside)
+    tl.store(out + narrow + rows * (HEADS * WIDTH) + columns, mixed.to(kind), mask=inside)
 
 
 @triton.jit
@@ -71,29 +95,14 @@ def attention_backward_kernel(
     SCALE: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    image, head = (tl.program_id(0) // HEADS).to(tl.int64), tl.program_id(0) % HEADS
-    HALF: tl.constexpr = WIDTH // 2
-    stride: tl.constexpr = 3 * HEADS * WIDTH
-    base = qkv + image * TOKENS * stride + head * WIDTH
-    into = gradient + image * TOKENS * stride + head * WIDTH
-    rows = tl.arange(0, TILE)[:, None]
-    half = tl.arange(0, HALF)[None, :]
-    columns = tl.arange(0, WIDTH)[None, :]
-    inside = rows < TOKENS
-    cosine = tl.load(cosine_table + rows * HALF + half, mask=inside, other=0.0)
-    sine = tl.load(sine_table + rows * HALF + half, mask=inside, other=0.0)
     kind = gradient.dtype.element_ty
-    query1, query2 = _rotated(base, rows, half, stride, 0, cosine, sine, inside)
-    key1, key2 = _rotated(base, rows, half, stride, HEADS * WIDTH, cosine, sine, inside)
-    query1, query2, key1, key2 = query1.to(kind), query2.to(kind), key1.to(kind), key2.to(kind)
-    value = tl.load(base + 2 * HEADS * WIDTH + rows * stride + columns, mask=inside, other=0.0)
-    from_out = slope + image * TOKENS * HEADS * WIDTH + head * WIDTH
-    above = tl.load(from_out + rows * (HEADS * WIDTH) + columns, mask=inside, other=0.0)
-    scores = tl.dot(query1, tl.trans(key1), input_precision=PRECISION)
-    scores = tl.dot(query2, tl.trans(key2), scores, input_precision=PRECISION) * SCALE
-    scores = tl.where(tl.arange(0, TILE)[None, :] < TOKENS, scores, float("-inf"))
-    weights = tl.exp(scores - tl.max(scores, axis=1)[:, None])
-    weights = weights / tl.sum(weights, axis=1)[:, None]
+    wide, narrow, rows, half, columns, inside, cosine, sine, query1, query2, key1, key2, value = _read(
+        qkv, cosine_table, sine_table, TOKENS, HEADS, WIDTH, TILE
+    )
+    stride: tl.constexpr = 3 * HEADS * WIDTH
+    into = gradient + wide
+    above = tl.load(slope + narrow + rows * (HEADS * WIDTH) + columns, mask=inside, other=0.0)
+    weights = _attention(query1, query2, key1, key2, SCALE, TOKENS, TILE, PRECISION)
     to_value = tl.dot(tl.trans(weights.to(kind)), above, input_precision=PRECISION)
     tl.store(into + 2 * HEADS * WIDTH + rows * stride + columns, to_value.to(kind), mask=inside)
     to_weights = tl.dot(above, tl.trans(value), input_precision=PRECISION)

@@ -18,7 +18,7 @@ import torch
 from goodness import api
 from goodness.config import from_dict, to_dict
 from goodness.diagnostics import health as diagnosis
-from goodness.diagnostics.block_health import ATTENUATED, COLLAPSED, VANISHED
+from goodness.diagnostics.block_health import ATTENUATED, COLLAPSED, VANISHED, evenly
 from goodness.diagnostics.margins import worst_margin
 from goodness.errors import RunError, UserError
 from goodness.report.page_words import STAGES, rule_in_words, share_in_words
@@ -159,7 +159,7 @@ def _classification(run: Run, is_finished: bool, missing: list[str]) -> dict[str
         count, said = scores.shape[1], scores.argmax(dim=1)
         confusion = torch.bincount(labels * count + said, minlength=count * count).reshape(count, count)
         margins = worst_margin(scores, labels).sort().values
-        some = torch.linspace(0, len(margins) - 1, min(200, len(margins)), dtype=torch.float64).round().long()
+        some = evenly(len(margins), 200)
         return {
             "n": len(labels),
             "accuracy": float((said == labels).double().mean()),
@@ -194,7 +194,7 @@ def _health(run: Run, stage: str, missing: list[str], device: str, compute: bool
         config = run.config
         data = api.load_data(config, api._remembered_data_dir(run.path))
         rows = data.test
-        some = torch.linspace(0, len(rows) - 1, min(len(rows), MOST_IMAGES), dtype=torch.float64).round().long()
+        some = evenly(len(rows), MOST_IMAGES)
         few = dataclasses.replace(rows, images=rows.images[some], labels=rows.labels[some], indices=rows.indices[some])
         found = diagnosis.health(run, dataclasses.replace(data, test=few), device=device)
         return {**found, "of": len(rows)}

@@ -447,6 +447,10 @@ class ClassifierLoop(Loop):
     def learn(self, loss: Tensor, accuracy: Tensor, clip_at: float, moment: Moment) -> list[Measured]:
         """One step down this loss's gradient; what the step says."""
         loss.backward()
+        return self.descend(loss, accuracy, clip_at, moment)
+
+    def descend(self, loss: Tensor, accuracy: Tensor, clip_at: float, moment: Moment) -> list[Measured]:
+        """One step down the gradient that is there, which is this loss's; what the step says."""
         norm = gradient_norm(self.learning)
         refuse_non_finite_total(loss.detach(), norm, moment, self.guard)
         clip(self.learning, norm, clip_at)
