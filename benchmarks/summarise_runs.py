@@ -2,7 +2,8 @@
 
     python benchmarks/summarise_runs.py OUT RUN [RUN ...]
 
-Writes OUT/<run>.json (what was set, where it ran, what came out, epoch by epoch) and OUT/README.md (the table).
+Writes OUT/<run>.json (what was set, where it ran, what came out, and the epochs that were evaluated, numbers to five
+digits) and OUT/README.md (the table).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 from goodness.config import differences
 from goodness.presets import preset
@@ -29,8 +31,16 @@ def summary(run: Run) -> dict:
         "seed": config.seed,
         "environment": {name: environment.get(name) for name in KEPT},
         "result": result,
-        "epochs": run.metrics,
+        "epochs": [rounded(line) for line in run.metrics if "val" in line],
     }
+
+
+def rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: rounded(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [rounded(one) for one in value]
+    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def percent(share: float | None) -> str:
@@ -70,7 +80,7 @@ def main() -> None:
     out.mkdir(parents=True, exist_ok=True)
     summaries = {name_of(run): summary(run) for run in runs}
     for name, one in summaries.items():
-        (out / f"{name}.json").write_text(json.dumps(one, indent=1) + "\n")
+        (out / f"{name}.json").write_text(json.dumps(one) + "\n")
     (out / "README.md").write_text(
         "# Runs kept here\n\nMade by `python benchmarks/summarise_runs.py`.\n\n" + table(summaries)
     )

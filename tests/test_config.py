@@ -92,6 +92,7 @@ def test_the_presets_fields_are_all_within_reach() -> None:
 @given(st.data())
 def test_an_override_changes_its_field_and_nothing_else(data: st.DataObject) -> None:
     plain = [path for path in PATHS if type(look_up(BASE, path)) in (int, float, bool) or path in ("data", "preset")]
+    plain.remove("views")  # which takes two values only
     path = data.draw(st.sampled_from(plain))
     old = look_up(BASE, path)
     new = data.draw(PLACES[type(old)])

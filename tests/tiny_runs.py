@@ -20,6 +20,7 @@ from goodness.data.digits import Digits
 from goodness.data.images import Split
 from goodness.model.hybrid import Hybrid
 from goodness.model.plain_cnn import ConvStages
+from goodness.model.pyramid import Pyramid
 from goodness.presets import preset
 from goodness.training.checkpoint import Checkpoints, weights_sha256
 from goodness.training.durable import read_json, read_lines
@@ -33,6 +34,10 @@ def shrunk(name: str, changes: Mapping[str, Any] | None = None, *, blocks: int =
     config = override(preset(name), {**SIZES, "model.blocks": blocks})
     if isinstance(config.model.block, ConvStages):
         config = override(config, {"model.block.channels": (4, 8, 8), "model.stem.patch": None})
+    elif isinstance(config.model.block, Pyramid):
+        sizes = {"channels": (4, 8, 8), "entry": 3, "convolutions": 2}
+        config = override(config, {f"model.block.{field}": value for field, value in sizes.items()})
+        config = override(config, {"model.stem.patch": None})
     elif isinstance(config.model.block, Hybrid):
         config = override(config, {f"model.block.{field}": value for field, value in BLOCK_SIZES.items()})
         if config.model.block.experts > 4:

@@ -49,5 +49,11 @@ from goodness.runs import Run as Run
 from goodness.runs import load_config as load_config
 from goodness.stats import paired_bootstrap as paired_bootstrap
 from goodness.stats import stability_bound as stability_bound
+from goodness.sweep import Cell as Cell
+from goodness.sweep import Suite as Suite
+from goodness.sweep import resume_sweep as resume_sweep
+from goodness.sweep import suites as suites
+from goodness.sweep import sweep as sweep
+from goodness.sweep import sweep_results as sweep_results
 
 __version__ = "0.1.0"

@@ -343,7 +343,9 @@ def _try_the_objective(network: Network, config: Config, images: torch.Tensor) -
     stepper = Stepper(network, override(config, {"step.compile": "off"}))
     moment = Moment(epoch=0, step=0, total_step=0, total_steps=1, progress=0.0)
     with torch.random.fork_rng(devices=[]):
-        situation = stepper.first(images.expand(3, *images.shape), torch.zeros(len(images), dtype=torch.int64), moment)
+        situation = stepper.first(
+            images.expand(config.views, *images.shape), torch.zeros(len(images), dtype=torch.int64), moment
+        )
         for depth in range(len(network.blocks)):
             judged = stepper.loss(situation)
             if depth + 1 < len(network.blocks):
@@ -428,6 +430,7 @@ def _go(
 
             listen = sinks.enter_context(tensorboard_sink(folder.path, listen))
         stage = _stage(folder, config, data, device=device, dtype=dtype, stop=stop, listen=listen)
+        facts["data"]["sha256"] = stage.fingerprint
         stage.restore()
         # Only now: a refused resume must not move where the data is sought.
         write_json(folder.environment_path, _with_earlier_lives(folder, config, facts, stage.listen))

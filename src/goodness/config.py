@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from goodness import parts
 from goodness.errors import ConfigError, nearest
+from goodness.local.choice import Choice  # noqa: F401  (registers the term)
 from goodness.local.collaboration import Constant, Gated
 from goodness.local.extra_terms import Diversity  # noqa: F401  (registers its terms)
 from goodness.local.negatives import Teacher
@@ -23,11 +24,12 @@ from goodness.model.head import AspectGoodness
 from goodness.model.hybrid import Hybrid
 from goodness.model.label import Scale
 from goodness.model.plain_cnn import ConvStages  # noqa: F401  (registers the block)
+from goodness.model.pyramid import Pyramid  # noqa: F401  (registers the block)
 from goodness.parts import BlockPart, GoodnessPart, LabelPart, NegativesPart, Part, Rule, Term
 
 C = TypeVar("C")
 
-FORMAT = 3
+FORMAT = 4
 """Of config.json. Goes up when a field is added; its default must then mean what older runs did."""
 
 
@@ -67,8 +69,11 @@ class Model:
 
 @dataclass(frozen=True, kw_only=True)
 class Optim:
-    """Every block's own AdamW, its schedule, and the moving average of its weights."""
+    """Every block's own optimiser, its schedule, and the moving average of its weights."""
 
+    kind: Literal["adamw", "muon"] = "adamw"
+    """AdamW, or Muon for the matrices and filters of stem and bodies (the rest, label vectors and heads too, stays
+    with AdamW): its update is the momentum with all singular values made about one."""
     lr: float = 1e-3
     """Peak learning rate."""
     warmup: float = 15 / 362
@@ -77,6 +82,8 @@ class Optim:
     """Decoupled weight decay, on matrices only."""
     betas: tuple[float, float] = (0.9, 0.999)
     """AdamW's two decay rates."""
+    momentum: float = 0.95
+    """Muon's decay rate."""
     clip: float = 1.0
     """Largest gradient norm of a block; 0 switches clipping off."""
     sam: float = 0.0
@@ -170,7 +177,9 @@ class Config:
     deterministic: bool = False
     """Same bits every time on the same machine, and across kill and resume."""
     augment: str = "ff"
-    """Augmentation recipe: ff, bp-strong, weak or none."""
+    """Augmentation recipe: ff, bp-strong, weak, sprint or none."""
+    views: Literal[1, 3] = 3
+    """Augmented views of an image in a step: two under the right label and one for the negatives, or one for all."""
     split_seed: int = 42
     """Seeds the validation hold-out; the same for every run, so that runs can be compared."""
     val: int | None = None
@@ -249,6 +258,8 @@ class Config:
             raise ConfigError(
                 f"readout.width {self.readout.width} must be a multiple of readout.heads ({self.readout.heads})"
             )
+        if not 0 <= self.optim.momentum < 1:
+            raise ConfigError(f"optim.momentum must lie in [0, 1), got {self.optim.momentum}")
         if not all(0 <= one < 1 for one in self.optim.betas):
             raise ConfigError(f"optim.betas must lie in [0, 1), got {self.optim.betas}")
         if self.step.handoff == "after_update" and self.step.mode == "fused":
@@ -267,6 +278,7 @@ class Config:
                 f"model.label '{self.model.label.kind}' stays out of the tokens, so blocks after the first would see "
                 "none at all: leave model.label_at at every"
             )
+        self.model.block.check_model(self.model)
         for term in self.objective.values():
             term.check()
             if term.weight != 0:

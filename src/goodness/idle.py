@@ -41,7 +41,7 @@ def idle_settings(config: Config, classes: int | None = None) -> list[Idle]:
     base = preset(config.preset) if config.preset in presets else None
     switched_off = tuple(f"{name}." for name, term in _terms(config) if _is_off(term, config))
 
-    def is_set(name: str) -> bool:
+    def is_set(name: str, of_preset: bool) -> bool:
         value, standard = map(_told, _look(config, name))
         is_off = name.startswith(switched_off)
         before = standard if is_off else value
@@ -49,15 +49,15 @@ def idle_settings(config: Config, classes: int | None = None) -> list[Idle]:
             with contextlib.suppress(KeyError, AttributeError, IndexError):  # the preset may have other parts
                 before = _told(_look(base, name)[0])
         # What the preset had set for a term that is off went with the term.
-        return value != before or (value != standard and not is_off)
+        return value != before or (value != standard and not is_off and not (of_preset and base is not None))
 
     found: dict[str, Idle] = {}
     for fact in idle_facts(config, classes):
         names, (value, _) = [fact.field], _look(config, fact.field)
-        if isinstance(value, Part) and not fact.always and not is_set(fact.field):
+        if isinstance(value, Part) and not fact.always and not is_set(fact.field, fact.of_preset):
             names = [f"{fact.field}.{one.name}" for one in dataclasses.fields(value)]
         for name in names:
-            if name not in found and (fact.always or is_set(name)):
+            if name not in found and (fact.always or is_set(name, fact.of_preset)):
                 found[name] = Idle(name, fact.why, _told(_look(config, name)[0]), fact.what)
     return list(found.values())
 
@@ -67,6 +67,8 @@ def idle_facts(config: Config, classes: int | None = None) -> list[Fact]:
     (`rule`, or a term's `weight`) speaks for all settings of that part."""
     facts = [*_in_backprop(config)] if config.trainer == "backprop" else [*_in_forward_forward(config, classes)]
     facts += _in_shape(config)
+    if config.optim.kind != "muon":
+        facts.append(Fact("optim.momentum", "it is Muon's, and optim.kind is adamw"))
     for name, term in _terms(config):
         if _is_off(term, config):
             why = f"{name}.weight is 0, so that the term is off"
@@ -97,7 +99,7 @@ def _in_shape(config: Config) -> Iterator[Fact]:
 def _in_backprop(config: Config) -> Iterator[Fact]:
     why = "backpropagation trains the backbone alone, without labels, goodness and local losses"
     of_model = ("label", "label_at", "goodness", "activation", "normalise", "warm_start")
-    for name in ("rule", "negatives", "beta", "eta", "history", *(f"model.{one}" for one in of_model)):
+    for name in ("rule", "negatives", "beta", "eta", "views", "history", *(f"model.{one}" for one in of_model)):
         yield Fact(name, why)
     for name in ("optim.sam", "optim.freeze", "step.mode", "step.handoff"):
         yield Fact(name, "backpropagation takes one plain step for the whole network")
@@ -187,7 +189,7 @@ def _in_negatives(config: Config, classes: int | None, sees: dict[str, frozenset
         what = f"reaches {', '.join(beside)} and no other term" if beside else "has no effect"
         yield Fact("negatives", why, what, always=True)
     elif not in_blend and not beside:
-        yield Fact("negatives", "no term with a weight looks at a wrong label")
+        yield Fact("negatives", "no term with a weight looks at a wrong label", of_preset=True)
     if beside or (config.eta < 1 and in_blend):
         yield from _by_itself("negatives", config.negatives, config)
 

@@ -27,13 +27,15 @@ Kind = TypeVar("Kind", bound=type)
 class Fact(NamedTuple):
     """That a setting, or a part as a whole, does nothing (or `what` else), whatever its value.
 
-    At its default it misleads nobody: it is told where someone has set it, unless `always`.
+    At its default it misleads nobody: it is told where someone has set it, unless `always`. A preset that sets it has
+    its reasons where `of_preset`.
     """
 
     field: str
     why: str
     what: str = "has no effect"
     always: bool = False
+    of_preset: bool = False
 
 
 MULTIPLIES_NOTHING = ("multiplies nothing", True)
@@ -108,6 +110,14 @@ class Term(Part):
         """Whether the term looks at `facts.neutral`, a pass of the positive views that no label ever enters."""
         return False
 
+    @property
+    def wants_every(self) -> bool:
+        """Whether the term looks at `facts.every`, the positive views' goodness under every label.
+
+        Only late labels have it: `check_model` should refuse others.
+        """
+        return False
+
     def module(self, width: int, aspects: int) -> nn.Module | None:
         """What the term itself learns or remembers in each block (a projector, a queue); none by default."""
         return None
@@ -168,6 +178,9 @@ class BlockPart(Part):
 
     ends_in_relu: ClassVar[bool] = False
     """Whether the tokens it gives have been through a ReLU, so that another changes nothing."""
+
+    def check_model(self, model: Any) -> None:
+        """Raise ConfigError when the block cannot work in this model (a `goodness.config.Model`)."""
 
     def at(self, depth: int) -> BlockPart:
         """The part that builds the block at this depth; itself, unless blocks differ."""

@@ -330,6 +330,21 @@ def test_weak_recipe_is_a_shifted_image_in_a_zero_border() -> None:
 # The promises of a pure function
 
 
+@pytest.mark.parametrize("side", [1, 4, 5])
+def test_an_erased_square_is_grey_around_any_pixel_and_cut_off_at_the_edge(side: int) -> None:
+    height, width, recipe = 6, 9, Recipe(erase=side)
+    assert uniforms_needed(recipe) == 2
+    places = [(row, column) for row in range(height) for column in range(width)]
+    u = torch.tensor([[(row + 0.5) / height, (column + 0.5) / width] for row, column in places])
+    images = torch.randint(0, 100, (len(places), 3, height, width), dtype=torch.uint8)
+    views = (augment(images, u, recipe) * 255).round()
+    for image, view, (row, column) in zip(images, views, places):
+        wanted = image.clone().float()
+        top, left = row - side // 2, column - side // 2
+        wanted[:, max(0, top) : max(0, top + side), max(0, left) : max(0, left + side)] = 128
+        assert torch.equal(view, wanted)
+
+
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 8, 8), (3, 5, 3)], ids=str)
 @pytest.mark.parametrize("name", ["ff", "bp-strong", "weak", "none"])
 def test_each_image_depends_on_its_own_numbers_only(name: str, shape: tuple[int, int, int]) -> None:
@@ -452,6 +467,7 @@ def test_normalise_centres_and_scales_each_channel() -> None:
         ("crop_scale", (0.0, 1.0)),
         ("crop_scale", (0.5, 1.2)),
         ("pad", -1),
+        ("erase", -1),
         ("randaugment_ops", -1),
         ("randaugment_magnitude", (8, 31)),
         ("jitter", -0.1),

@@ -116,7 +116,7 @@ def test_stem(side, channels, patch):
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-3 * float(theirs.abs().max()))
 
 
-@pytest.mark.parametrize(("tokens", "width"), [(64, 32), (9, 24), (1, 8)])
+@pytest.mark.parametrize(("tokens", "width"), [(64, 32), (9, 24), (1, 8), (64, 160), (70, 40)])
 def test_pooling_and_energy(tokens, width):
     torch.manual_seed(0)
     layer = AttentionPool(width)

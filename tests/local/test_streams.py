@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from goodness.local.streams import concatenate, wrong_images
+from goodness.local.streams import concatenate, positives_of, rows_of, wrong_images
 
 
 def partners(labels: list[int], classes: int, seed: int) -> list[int]:
@@ -58,3 +58,15 @@ def test_streams_are_laid_out_pos1_pos2_nl_ni() -> None:
     assert flat(concatenate(views, None)) == [float(i) for i in range(12)]
     # the wrong image comes from the third view, whose rows are 8, 9, 10, 11
     assert flat(concatenate(views, partner)) == [float(i) for i in range(12)] + [10.0, 11.0, 9.0, 8.0]
+
+
+@given(st.sampled_from([1, 3]), st.integers(1, 3), st.booleans())
+def test_rows_say_where_each_stream_is_among_the_views(views: int, wrong_labels: int, has_partner: bool) -> None:
+    batch = 4
+    tokens = torch.arange(views * batch * 2).reshape(views, batch, 2)
+    partner = torch.tensor([2, 3, 1, 0]) if has_partner else None
+    streams = concatenate(tokens, partner, wrong_labels)
+    rows = rows_of(views, batch, partner, wrong_labels, tokens.device)
+    assert torch.equal(tokens.flatten(0, 1)[rows], streams)
+    assert len(streams) == (positives_of(views) + wrong_labels + has_partner) * batch
+    assert torch.equal(streams[: positives_of(views) * batch], tokens[: positives_of(views)].flatten(0, 1))

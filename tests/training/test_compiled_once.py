@@ -28,6 +28,7 @@ def data() -> Iterator[None]:
         ("gated-dense", {"objective.supcon.temperature_last": 0.1, "objective.supcon.late": 0.1}),
         ("gamma0-dense", {"rule": "ramp", "rule.last": 0.7}),
         ("gamma0-dense", {"trainer": "backprop"}),
+        ("sprint", {"rule": "ramp", "rule.last": 0.7}),
     ],
 )
 def test_no_graph_is_made_after_the_first_epoch(

@@ -56,6 +56,8 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "greedy": ("gamma0-dense", {"optim.freeze": "greedy", "epochs": 4}),
     "late supcon": ("gamma0-dense", {"objective.supcon.late": 0.1, "objective.supcon.temperature_last": 0.1}),
     "backprop": ("gamma0-dense", {"trainer": "backprop"}),
+    "sprint": ("sprint", {}),
+    "backprop by Muon": ("gamma0-dense", {"trainer": "backprop", "optim.kind": "muon"}),
 }
 
 

@@ -17,6 +17,7 @@ import torch
 from goodness.errors import RunError, UserError
 from goodness.training import run
 from goodness.training.durable import PARTIAL, write_json
+from goodness.training.lock import release
 from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment
 
 torch.set_num_threads(1)
@@ -86,7 +87,7 @@ def test_the_lock_lasts_as_long_as_the_process_even_if_the_object_does_not(tmp_p
     del folder
     with pytest.raises(UserError, match="in use"):
         RunFolder.create(tmp_path / "a")
-    run._release(lock)
+    release(lock)
 
 
 def test_a_folder_with_a_run_is_refused_with_the_way_on(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from goodness.config import Config, override
 from goodness.errors import ConfigError
+from goodness.local.choice import Choice
 from goodness.model.network import Network
 from goodness.training.draws import uniforms
 from goodness.training.moment import Moment
@@ -44,7 +45,8 @@ def trained(config: Config, steps: int, dtype: torch.dtype = torch.float64) -> t
     stepper = Stepper(network_for(config).to(dtype), config)
     history = []
     for step in range(steps):
-        measured = stepper(*batch(step, dtype), moment(step, steps))
+        views, labels = batch(step, dtype)
+        measured = stepper(views[: config.views], labels, moment(step, steps))
         blocks = [dict(zip(names, values)) for names, values in measured]
         every = {name: None for block in blocks for name in block}
         history.append({name: torch.stack([block[name] for block in blocks if name in block]) for name in every})
@@ -66,7 +68,7 @@ def everything(stepper: Stepper) -> dict[str, Tensor]:
 OF_EACH_KIND = [
     *("gamma0-dense", "lcff-dense", "cp-fair-dense", "gated-dense", "mgc-dense", "gamma0", "cp-fair", "demo"),
     *("baseline", "topk-depth", "fixed-nl", "block0-label", "gamma-ramp", "dp-fair", "multi-tech"),
-    *("cp-fair-one-aspect", "cp-fair-ni-only", "cnn-ff"),
+    *("cp-fair-one-aspect", "cp-fair-ni-only", "cnn-ff", "sprint"),
 ]
 """Presets that ask something of the step that no other does."""
 
@@ -83,6 +85,13 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in OF_
     ),
     "memory and SAM": ("cp-fair-dense", {"model.block.memory": 3, "optim.sam": 0.05}),
     "triangle tokens, SAM on the stem too": ("demo", {"model.activation": "triangle", "optim.sam": 0.1}),
+    "one view": ("gamma0-dense", {"views": 1}),
+    "late labels": ("gated-dense", {"model.label": "late"}),
+    "late labels and all of them, one view, SAM": (
+        "cp-fair-dense",
+        {"model.label": "late", "views": 1, "objective.choice": Choice(smoothing=0.1, rise=2.0), "optim.sam": 0.05},
+    ),
+    "Muon": ("lcff-dense", {"optim.kind": "muon"}),
     "one energy, a ramp over the epochs, no clipping": (
         "demo",
         {"model.goodness": "energy", "objective.aspects": None, "rule": "ramp", "optim.clip": 0.0},

@@ -15,7 +15,7 @@ try:
 except ImportError:
     sys.exit("the goodness command needs tyro: pip install tyro rich")
 
-from goodness.cli import bench, health, listing, training
+from goodness.cli import bench, health, listing, sweep, training
 
 ABOUT = """Forward-Forward networks, trained block by block, and a clear view of which blocks work.
 
@@ -24,6 +24,7 @@ ABOUT = """Forward-Forward networks, trained block by block, and a clear view of
   goodness train PRESET       train one (--help lists every setting)
   goodness resume RUN         go on with a run that was stopped or killed
   goodness readout RUN        Stage 2: train an attentive readout on a finished run
+  goodness sweep PRESET...    several presets, several seeds: each run once, then means; goes on after any stop
   goodness eval RUN           score a finished run again
   goodness health RUN         which blocks work and which ride for free
   goodness report RUN...      one page, readable offline; goodness watch RUN shows it while a run trains
@@ -41,6 +42,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": training.train_command,
     "resume": training.resume_command,
     "readout": training.readout_command,
+    "sweep": sweep.sweep_command,
+    "cell": sweep.cell_command,
     "eval": training.eval_command,
     "health": health.health_command,
     "report": health.report_command,
@@ -57,6 +60,7 @@ IF_MEMORY_ENDS = {
     "train": "Try a smaller --batch, --model.width or --keep.memory-mb",
     "resume": "Its settings are fixed: take another --device, or start anew with a smaller --batch (--readout.batch)",
     "readout": "Try a smaller --readout.batch, --readout.width or --keep.memory-mb",
+    "cell": "Fewer --jobs at once may do, or --set with a smaller batch or keep.memory_mb",
     "audit": "Try a smaller --batch",
 }
 

@@ -11,6 +11,7 @@ The stages come in this order, each present only where the recipe asks for it:
 3. RandAugment, N operations
 4. colour jitter
 5. Gaussian blur
+6. an erased square
 
 Every operation runs on the whole batch with per-sample parameters, and samples that did not draw it get the
 parameters that change nothing. A view consists of whole grey levels divided by 255, as from a uint8 pipeline.
@@ -58,7 +59,8 @@ class Recipe:
     `crop_scale` is the range of the crop's share of the image area. `pad` is the width of the zero border of
     pad-and-crop. RandAugment's magnitude is one whole number per image and view, drawn from the closed range,
     for all its operations. `jitter` 0.4 means brightness, contrast and saturation factors in [0.6, 1.4];
-    `jitter_hue` is in turns. The paper gives "jitter 0.4" and no hue; 0.1 is the usual companion.
+    `jitter_hue` is in turns. The paper gives "jitter 0.4" and no hue; 0.1 is the usual companion. `erase` is the side
+    of a grey square around any pixel, cut off at the image's edge (cutout).
     """
 
     crop_scale: tuple[float, float] | None = None
@@ -71,11 +73,13 @@ class Recipe:
     jitter_probability: float = 1.0
     blur_sigma: tuple[float, float] | None = None
     blur_probability: float = 1.0
+    erase: int = 0
 
     def __post_init__(self) -> None:
         scale, magnitude, sigma = self.crop_scale, self.randaugment_magnitude, self.blur_sigma
         _require(scale is None or 0 < scale[0] <= scale[1] <= 1, "crop_scale", scale, "0 < low <= high <= 1")
         _require(self.pad >= 0, "pad", self.pad, "0 or more")
+        _require(self.erase >= 0, "erase", self.erase, "0 or more")
         _require(self.randaugment_ops >= 0, "randaugment_ops", self.randaugment_ops, "0 or more")
         ordered = 0 <= magnitude[0] <= magnitude[1] <= last_level
         _require(ordered, "randaugment_magnitude", magnitude, f"0 <= low <= high <= {last_level}")
@@ -118,6 +122,7 @@ recipes.register("bp-strong")(
         blur_sigma=(0.1, 2.0),
     )
 )
+recipes.register("sprint")(Recipe(pad=4, flip=True, randaugment_ops=1, randaugment_magnitude=(0, 20), erase=8))
 
 
 def uniforms_needed(recipe: Recipe) -> int:
@@ -134,6 +139,7 @@ def _columns(recipe: Recipe) -> dict[str, slice]:
         "randaugment": 1 + 2 * recipe.randaugment_ops if recipe.randaugment_ops else 0,
         "jitter": 6 if recipe.jitter or recipe.jitter_hue else 0,
         "blur": 2 if recipe.blur_sigma else 0,
+        "erase": 2 if recipe.erase else 0,
     }
     columns, start = {}, 0
     for stage, width in widths.items():
@@ -172,6 +178,9 @@ def augment(images: Tensor, u: Tensor, recipe: Recipe, flips: bool = True) -> Te
         low, high = recipe.blur_sigma
         blurred = pixel_ops.gaussian_blur(views, low + (high - low) * place, blur_kernel_size(height, width))
         views = torch.where(per_sample(chance < recipe.blur_probability), blurred, views)
+    if recipe.erase:
+        down, across = u[:, columns["erase"]].unbind(1)
+        views = pixel_ops.erased(views, _pick(down, height), _pick(across, width), recipe.erase)
     return views / 255
 
 

@@ -116,6 +116,17 @@ def _geometric(images: Tensor, **amount: Tensor) -> Tensor:
     return affine_nearest(images, affine_matrix(*images.shape[2:], degrees=torch.zeros_like(values), **amount))
 
 
+def erased(images: Tensor, row: Tensor, column: Tensor, side: int) -> Tensor:
+    """A square of this side in grey (128), its centre (of an even side, the pixel after it) at row and column `[n]`."""
+
+    def covered(size: int, centre: Tensor) -> Tensor:
+        offset = torch.arange(size, device=images.device) - centre.unsqueeze(1)
+        return (offset >= -(side // 2)) & (offset < side - side // 2)
+
+    down, across = covered(images.shape[2], row), covered(images.shape[3], column)
+    return torch.where((down.unsqueeze(2) & across.unsqueeze(1)).unsqueeze(1), 128.0, images)
+
+
 def horizontal_flip(images: Tensor, mirrored: Tensor) -> Tensor:
     """Mirror left and right where `mirrored` `[n]` is true."""
     return torch.where(per_sample(mirrored), images.flip(-1), images)

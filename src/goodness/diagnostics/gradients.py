@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def term_gradient_norms(stepper: Stepper, views: Tensor, labels: Tensor, moment: Moment) -> list[dict[str, float]]:
     """Of every block d and term x the norm of lambda_x(d) dL_x / dtheta_d, theta_d all that block d owns.
 
-    `views` are `[3, batch, C, H, W]`. The gradients of a block's terms add up to the one it steps along; their norms
-    do not. A norm that is not finite is left out. Weights, gradients and buffers are afterwards as they were.
+    `views` are `[views, batch, C, H, W]`. The gradients of a block's terms add up to the one it steps along; their
+    norms do not. A norm that is not finite is left out. Weights, gradients and buffers are afterwards as they were.
     """
     stepper, network = stepper.eager(), stepper.network
     found: list[dict[str, float]] = []

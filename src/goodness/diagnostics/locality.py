@@ -42,7 +42,7 @@ def audit_locality(network: Network, config: Config, images: Tensor, labels: Ten
     moment = Moment(epoch=0, step=0, total_step=0, total_steps=1, progress=0.0)
     everything = dict(network.named_parameters())
     leaks: list[Leak] = []
-    situation = stepper.first(images.expand(3, *images.shape), labels, moment)
+    situation = stepper.first(images.expand(config.views, *images.shape), labels, moment)
     for depth in range(len(network.blocks)):
         judged = stepper.loss(situation)
         own = network.owned(depth)

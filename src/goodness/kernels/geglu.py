@@ -19,37 +19,40 @@ ROWS, COLUMNS = 16, 64
 
 
 @triton.jit
-def _read(gate_up, rows, HIDDEN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """This program's first row, where its numbers are among the narrow rows and among the wide, and gate and up."""
+def _place(rows, HIDDEN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Where this program's numbers lie among the narrow rows (one projection) and the wide, and which there are.
+
+    It is given no pointer: torch.compile follows a store back through calls to all that they were given, and copies
+    beforehand what it takes to be overwritten.
+    """
     first = tl.program_id(0).to(tl.int64) * ROWS
     row = tl.arange(0, ROWS)[:, None]
     column = (tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS))[None, :]
     inside = (first + row < rows) & (column < HIDDEN)
-    narrow, wide = row * HIDDEN + column, row * (2 * HIDDEN) + column
-    base = gate_up + first * (2 * HIDDEN)
-    gate = tl.load(base + wide, mask=inside, other=0.0).to(tl.float32)
-    up = tl.load(base + HIDDEN + wide, mask=inside, other=0.0).to(tl.float32)
-    return first, narrow, wide, inside, gate, up
+    return first * HIDDEN + (row * HIDDEN + column), first * (2 * HIDDEN) + (row * (2 * HIDDEN) + column), inside
 
 
 @triton.jit
 def geglu_forward_kernel(gate_up, out, rows, HIDDEN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    first, narrow, _, inside, gate, up = _read(gate_up, rows, HIDDEN, ROWS, COLUMNS)
+    narrow, wide, inside = _place(rows, HIDDEN, ROWS, COLUMNS)
+    gate = tl.load(gate_up + wide, mask=inside, other=0.0).to(tl.float32)
+    up = tl.load(gate_up + HIDDEN + wide, mask=inside, other=0.0).to(tl.float32)
     share, _ = normal(gate)
-    tl.store(out + first * HIDDEN + narrow, (gate * share * up).to(out.dtype.element_ty), mask=inside)
+    tl.store(out + narrow, (gate * share * up).to(out.dtype.element_ty), mask=inside)
 
 
 @triton.jit
 def geglu_backward_kernel(
     gate_up, slope, gradient, rows, HIDDEN: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr
 ):
-    first, narrow, wide, inside, gate, up = _read(gate_up, rows, HIDDEN, ROWS, COLUMNS)
-    above = tl.load(slope + first * HIDDEN + narrow, mask=inside, other=0.0).to(tl.float32)
+    narrow, wide, inside = _place(rows, HIDDEN, ROWS, COLUMNS)
+    gate = tl.load(gate_up + wide, mask=inside, other=0.0).to(tl.float32)
+    up = tl.load(gate_up + HIDDEN + wide, mask=inside, other=0.0).to(tl.float32)
+    above = tl.load(slope + narrow, mask=inside, other=0.0).to(tl.float32)
     share, density = normal(gate)
     kind = gradient.dtype.element_ty
-    base = gradient + first * (2 * HIDDEN)
-    tl.store(base + wide, (above * up * (share + gate * density)).to(kind), mask=inside)
-    tl.store(base + HIDDEN + wide, (above * gate * share).to(kind), mask=inside)
+    tl.store(gradient + wide, (above * up * (share + gate * density)).to(kind), mask=inside)
+    tl.store(gradient + HIDDEN + wide, (above * gate * share).to(kind), mask=inside)
 
 
 def _grid(rows: int, hidden: int) -> tuple[int, int]:

@@ -78,4 +78,4 @@ class Probe(Term):
 
     def loss(self, facts: Facts, module: nn.Module) -> Tensor:
         assert facts.neutral is not None  # the step sees to it where `wants_neutral`
-        return F.cross_entropy(widen(module(facts.neutral)), facts.labels.repeat(2))
+        return F.cross_entropy(widen(module(facts.neutral)), facts.labels.repeat(facts.positives))

@@ -38,19 +38,19 @@ class Trio(NamedTuple):
         return Trio(*(None if one is None else torch.zeros_like(one) for one in self))  # type: ignore[arg-type]
 
     @staticmethod
-    def of_streams(value: Tensor, streams: int, wrong_labels: int = 1) -> Trio:
-        """Split `[streams * batch, ...]` in the order pos1, pos2, nl (one or several), ni (or none).
+    def of_streams(value: Tensor, streams: int, wrong_labels: int = 1, positives: int = 2) -> Trio:
+        """Split `[streams * batch, ...]` in the order pos1, pos2 (or one alone), nl (one or several), ni (or none).
 
         The two positive views are averaged. With several wrong labels an example stands once for each of them: the
         positive's and the wrong image's values are repeated, so that losses are means over all pairs.
         """
         rows = value.reshape(streams, -1, *value.shape[1:])
-        positive = (rows[0] + rows[1]) / 2
-        wrong_image = rows[-1] if streams == 3 + wrong_labels else None
+        positive = (rows[0] + rows[1]) / 2 if positives == 2 else rows[0]
+        wrong_image = rows[-1] if streams == positives + wrong_labels + 1 else None
         if wrong_labels == 1:
-            return Trio(positive, rows[2], wrong_image)
+            return Trio(positive, rows[positives], wrong_image)
         again = (wrong_labels, *[1] * (positive.dim() - 1))
-        wrong = rows[2 : 2 + wrong_labels].flatten(0, 1)
+        wrong = rows[positives : positives + wrong_labels].flatten(0, 1)
         return Trio(positive.repeat(again), wrong, None if wrong_image is None else wrong_image.repeat(again))
 
 
@@ -89,7 +89,10 @@ class Facts:
     tokens_out: Tensor
     pooled: Tensor  # [streams * batch, width]
     notes: dict[str, Tensor]  # what the block's body told beside its tokens
-    neutral: Tensor | None  # the positive views' pooled features of a pass no label ever entered, `[2 * batch, width]`
+    neutral: Tensor | None  # the positive views' pooled features of a pass no label ever entered
+    positives: int = 2  # views under the right label: so many times the batch are the first rows of tokens and pooled
+    every: Tensor | None = None  # [positives * batch, classes], this block's goodness of those under every label
+    history_every: Tensor | None = None  # what the rule's weight multiplies beside it, detached
     progress: Tensor = field(default_factory=lambda: torch.zeros(()))  # share of the epochs done; a tensor, so that
     # a compiled graph need not be made anew as it moves
     scratch: dict[str, Tensor] = field(default_factory=dict)  # a term's own notes between loss and after_step

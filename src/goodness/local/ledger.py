@@ -29,6 +29,8 @@ class Ledger:
         self._carry: Trio | None = None
         self._carry_aspects: Trio | None = None
         self._previous: Tensor | None = None
+        self._every: Tensor | None = None
+        self._carry_every: Tensor | None = None
 
     def copy(self) -> Ledger:
         """The ledger as it stands; later entries do not reach the copy."""
@@ -51,8 +53,14 @@ class Ledger:
             return goodness.detach().zeros(), aspects.detach().zeros()
         return self._carry, self._carry_aspects
 
-    def add(self, goodness: Trio, aspects: Trio, weight: Tensor) -> None:
+    def history_every(self, every: Tensor) -> Tensor:
+        """The same for the goodness under every label, `[rows, classes]`."""
+        return torch.zeros_like(every) if self._carry_every is None else self._carry_every
+
+    def add(self, goodness: Trio, aspects: Trio, weight: Tensor, every: Tensor | None = None) -> None:
         """Enter one block's goodness; only values enter, never a graph."""
+        if every is not None:
+            self._add_every(every.detach(), weight.detach())
         goodness, aspects, weight = goodness.detach(), aspects.detach(), weight.detach()
         self._previous = goodness.pos
         self._goodness = goodness if self._goodness is None else self._goodness.plus(goodness)
@@ -63,3 +71,16 @@ class Ledger:
             self._carry = goodness.plus(self._carry, weight)
             self._carry_aspects = aspects.plus(self._carry_aspects, weight)
         self.depth += 1
+
+    def _add_every(self, every: Tensor, weight: Tensor) -> None:
+        self._every = every if self._every is None else self._every + every
+        if self.mode == "sum" or self._carry_every is None:
+            self._carry_every = self._every
+        else:
+            self._carry_every = every + per_view(weight, every) * self._carry_every
+
+
+def per_view(weight: Tensor, every: Tensor) -> Tensor:
+    """The rule's weight of every row `[views * batch, 1]`, from one for each example (or pair; the first are taken)."""
+    views = -(-len(every) // len(weight))
+    return weight.repeat(views)[: len(every)].unsqueeze(-1)

@@ -194,8 +194,11 @@ class Mined(NegativesPart):
         last_counts = all(name != "k_last" for name, *_ in found)
         if self.k_first == 1 and (self.k_last == 1 or not last_counts):
             found += [(name, "a single draw leaves nothing to choose from") for name in ("mine_on", "among")]
-        elif at_first_alone and config.augment == "none":
-            found.append(("mine_on", "without augmentation, both streams are the same at the first block"))
+        elif at_first_alone and (config.augment == "none" or config.views == 1):
+            why = (
+                "all streams have one view" if config.views == 1 else "without augmentation, both streams are the same"
+            )
+            found.append(("mine_on", f"{why} at the first block"))
         draws = self.most_draws
         few = f"{draws} draws give at most {draws} labels (negatives.k_first, negatives.k_last)"
         for name, wanted in (("count", self.count), ("among", self.among)):

@@ -1,4 +1,4 @@
-"""The four streams of a step: two views under the right label, one under a wrong label, another image under it."""
+"""The streams of a step: one or two views under the right label, one under a wrong label, another image under it."""
 
 from __future__ import annotations
 
@@ -27,9 +27,20 @@ def concatenate(views: Tensor, partner: Tensor | None, wrong_labels: int = 1) ->
     """Stem tokens of three views `[3, batch, ...]` to streams `[streams * batch, ...]`: pos1, pos2, nl, ni.
 
     The wrong image is another row of the third view, so that the stem runs on three views, not four. With several
-    wrong labels the third view stands as often.
+    wrong labels the third view stands as often. One view `[1, batch, ...]` is all streams': pos, nl, ni.
     """
-    streams = [*views.unbind(0), *[views[2]] * (wrong_labels - 1)]
+    streams = [*views[: positives_of(len(views))], *[views[-1]] * wrong_labels]
     if partner is not None:
-        streams.append(views[2][partner])
+        streams.append(views[-1][partner])
     return torch.cat(streams)
+
+
+def rows_of(views: int, batch: int, partner: Tensor | None, wrong_labels: int, device: torch.device) -> Tensor:
+    """Which row of `[views * batch, ...]` each row of the streams is: `tokens[rows]` is what `concatenate` gives."""
+    rows = torch.arange(views * batch, device=device).reshape(views, batch)
+    return concatenate(rows, partner, wrong_labels)
+
+
+def positives_of(views: int) -> int:
+    """How many of the views stand under the right label."""
+    return max(1, views - 1)

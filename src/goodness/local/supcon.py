@@ -133,10 +133,10 @@ class SupCon(Term):
         return ContrastiveHead(width, self.dimensions, self.queue)
 
     def loss(self, facts: Facts, module: ContrastiveHead) -> Tensor:
-        pooled = facts.neutral if self.label_free else facts.pooled[: 2 * len(facts.labels)]
+        pooled = facts.neutral if self.label_free else facts.pooled[: facts.positives * len(facts.labels)]
         assert pooled is not None  # the step sees to it where `wants_neutral`
         embeddings = module(pooled)
-        labels = facts.labels.repeat(2)
+        labels = facts.labels.repeat(facts.positives)
         facts.scratch["supcon"] = embeddings.detach()
         return supcon(embeddings, labels, module.queue, module.queue_labels, self.temperature_at(facts.progress))
 
@@ -147,4 +147,4 @@ class SupCon(Term):
         return self.temperature + progress * (self.temperature_last - self.temperature)
 
     def after_step(self, facts: Facts, module: ContrastiveHead) -> None:
-        module.enqueue(facts.scratch["supcon"], facts.labels.repeat(2))
+        module.enqueue(facts.scratch["supcon"], facts.labels.repeat(facts.positives))

@@ -220,9 +220,9 @@ class Reconstruction(Term):
         return nn.Linear(width, width)
 
     def loss(self, facts: Facts, module: nn.Module) -> Tensor:
-        rows = 2 * len(facts.labels)
+        rows = facts.positives * len(facts.labels)
         error = widen(module(facts.tokens_out[:rows])) - widen(facts.tokens_in[:rows])
-        return 2 * error.square().mean()  # the sum over the two views of each view's mean
+        return facts.positives * error.square().mean()  # the sum over the views of each view's mean
 
 
 @register_term("mgc")

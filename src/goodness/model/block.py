@@ -78,6 +78,18 @@ class FFBlock(nn.Module):
         aspects, goodness, pooled = self.head(seen, labels, notes)
         return BlockOutput(tokens, aspects, goodness, pooled, notes)
 
+    def read(self, tokens: Tensor, rows: Tensor, labels: Tensor) -> BlockOutput:
+        """Rows `[n]` of what the body makes of the tokens, each under its label `[n]`; for late labels alone.
+
+        The tokens are the body's, one for each row it was given; all else is `[n, ...]`.
+        """
+        assert self.label is not None
+        assert self.is_late
+        tokens, notes = self._through(tokens)
+        read = {name: note[rows] for name, note in notes.items() if len(note) == len(tokens)}
+        aspects, goodness, pooled = self.head(self.label(tokens[rows], labels), labels, read)
+        return BlockOutput(tokens, aspects, goodness, pooled, notes)
+
     def under(self, tokens: Tensor, labels: Tensor) -> BlockOutput:
         """Every row under each of these labels, from one pass of the body; for late labels alone.
 
@@ -104,9 +116,12 @@ class FFBlock(nn.Module):
 def hand_on(tokens: Tensor, activation: str, normalise: bool) -> Tensor:
     """What the next block receives: detached, through the activation, each token scaled to norm width^(1/4).
 
-    The norm is taken away so that a block cannot read the earlier blocks' energy off its input.
+    The norm is taken away so that a block cannot read the earlier blocks' energy off its input. Where nothing changes,
+    it is a copy: a compiled graph that gives the tokens and an alias of them may lay one of the two out wrongly.
     """
     tokens = tokens.detach()
+    if activation == "none" and not normalise:
+        return tokens.clone()
     if activation == "relu":
         tokens = F.relu(tokens)
     elif activation == "triangle":  # only what stands out among a token's own features

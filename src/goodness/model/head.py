@@ -111,3 +111,11 @@ class EnergyHead(GoodnessHead):
     def forward(self, tokens: Tensor, labels: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
         energy = widen(tokens).square().mean(dim=(1, 2))
         return energy.unsqueeze(-1), energy, tokens.mean(dim=1)
+
+    def under(self, tokens: Tensor, labels: Tensor, factors: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
+        """As the base's, without a copy of the tokens for each label: mean_c f_yc^2 mean_t x_tc^2."""
+        squares, factors = widen(tokens).square().mean(dim=1), widen(factors)  # [batch, width], [labels, width]
+        with torch.autocast(tokens.device.type, enabled=False):  # a sum over the width needs the digits
+            energy = (squares @ factors.square().T / tokens.shape[-1]).flatten()
+        pooled = (tokens.mean(dim=1).unsqueeze(1) * factors.to(tokens.dtype)).flatten(0, 1)
+        return energy.unsqueeze(-1), energy, pooled

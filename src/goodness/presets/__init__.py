@@ -22,6 +22,7 @@ import goodness.presets.ablations
 from goodness.presets.sweep import RULES as RULES
 import goodness.presets.other_data
 import goodness.presets.controls
+import goodness.presets.fast
 import goodness.presets.laptop  # noqa: F401
 # isort: on
 
@@ -34,6 +35,7 @@ SECTIONS = {
     "l8-gamma0": "Rules at L8/D128",
     "cifar100-gamma0": "Other data sets",
     "bp-strong": "Controls",
+    "sprint": "Accuracy per minute",
     "demo": "On a laptop",
 }
 """A title for each stretch of the presets above, by the name that it begins with."""

@@ -25,6 +25,7 @@ from goodness.report.page_words import STAGES, rule_in_words, share_in_words
 from goodness.report.words import is_number, part_of
 from goodness.runs import Run, is_readout
 from goodness.training.durable import read_json, read_lines
+from goodness.training.lock import LOCK, is_held
 from goodness.training.run import RunFolder
 
 T = TypeVar("T")
@@ -125,27 +126,8 @@ def _stage(path: Path, config: dict[str, Any]) -> str:
 def _state(path: Path, is_finished: bool) -> str:
     if is_finished:
         return "finished"
-    held = is_held(path)
+    held = is_held(path / LOCK)
     return "unfinished" if held is None else "training" if held else "stopped"
-
-
-def is_held(path: Path) -> bool | None:
-    """Whether a process works on the run, by its lock; None where one cannot know.
-
-    A shared lock is asked for and dropped at once; it is refused while a run holds its own.
-    """
-    try:
-        import fcntl
-
-        with open(path / "run.lock", "rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    except FileNotFoundError:
-        return False
-    except (ImportError, OSError):
-        return None
-    return False
 
 
 def _classification(run: Run, is_finished: bool, missing: list[str]) -> dict[str, Any] | None:

@@ -16,8 +16,8 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from goodness.errors import UserError
 from goodness.report.page import draw, page_data, render, require_report_packages
-from goodness.report.run_data import is_held
 from goodness.runs import Run
+from goodness.training.lock import LOCK, is_held
 from goodness.training.run import RunFolder
 
 LOOPBACK = ("127.0.0.1", "localhost")
@@ -96,7 +96,7 @@ class LivePage:
 
 def _version(path: Path) -> str:
     """Another text whenever the run has written, ended or died."""
-    facts: list[object] = [is_held(path)]
+    facts: list[object] = [is_held(path / LOCK)]
     for name in WATCHED:
         with contextlib.suppress(OSError):
             found = (path / name).stat()

@@ -14,14 +14,14 @@ from goodness.predict import class_scores
 from goodness.training.draws import key
 from goodness.training.loop import ClassifierLoop, Listener, Plan, on_device, require_learnable, under
 from goodness.training.moment import Measured, Moment
-from goodness.training.optim import WholeAverage, adamw, learning_rate, make_recordable, set_learning_rate
+from goodness.training.optim import WholeAverage, learning_rate, make_recordable, optimiser, set_learning_rate
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
 from goodness.training.step import autocast
 
 
 class Backprop(ClassifierLoop):
-    """One run of the stripped network: cross-entropy, one AdamW, one moving average, all blocks at once."""
+    """One run of the stripped network: cross-entropy, one optimiser, one moving average, all blocks at once."""
 
     stage = "bp"
     records = True
@@ -43,7 +43,7 @@ class Backprop(ClassifierLoop):
         optim = config.optim
         self.average = WholeAverage(self.network, optim.ema)
         self.learning = list(self.network.parameters())
-        self.optimisers = [adamw(self.learning, optim.lr, optim.weight_decay, optim.betas)]
+        self.optimisers = [optimiser(dict(self.network.named_parameters()), optim, ("stem.", "blocks."))]
         self._loss = torch.compile(self._judge, dynamic=False) if self.is_compiled else self._judge
         if self.guard is not None:
             self.average.make_recordable(device)

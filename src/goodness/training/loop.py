@@ -84,7 +84,7 @@ class Loop:
     """How results name it: s1, s2 or bp."""
     records: ClassVar[bool] = False
     """Whether its steps can be recorded and replayed; what it makes for them then takes `guard`."""
-    optimisers: list[torch.optim.AdamW]
+    optimisers: list[torch.optim.Optimizer]
 
     def __init__(
         self,

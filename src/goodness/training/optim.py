@@ -1,10 +1,10 @@
-"""Per-block AdamW, the learning-rate schedule, clipping, and the moving average that teaches."""
+"""Per-block optimisers, the learning-rate schedule, clipping, and the moving average that teaches."""
 
 from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.optim import AdamW
 
 from goodness.config import Optim
 from goodness.model.network import Network
+from goodness.training.muon import Muon
 
 
 def learning_rate(step: int, steps: int, peak: float, warmup: float) -> float:
@@ -42,12 +43,26 @@ def adamw(parameters: list[nn.Parameter], lr: float, weight_decay: float, betas:
     return AdamW([group for group in groups if group["params"]], lr=lr, betas=betas, fused=True)
 
 
-def block_optimisers(network: Network, config: Optim) -> list[AdamW]:
-    """One AdamW per block over that block's parameters alone; block 0's also trains the stem."""
-    return [
-        adamw(list(network.owned(depth).values()), config.lr, config.weight_decay, config.betas)
-        for depth in range(len(network.blocks))
-    ]
+def block_optimisers(network: Network, config: Optim) -> list[torch.optim.Optimizer]:
+    """One optimiser per block over that block's parameters alone; block 0's also trains the stem."""
+    inside = [("stem.", f"blocks.{depth}.body.") for depth in range(len(network.blocks))]
+    return [optimiser(network.owned(depth), config, inside[depth]) for depth in range(len(network.blocks))]
+
+
+def optimiser(named: Mapping[str, nn.Parameter], config: Optim, inside: tuple[str, ...]) -> torch.optim.Optimizer:
+    """As configured, for parameters by name; matrices and filters whose name begins like one of `inside` are Muon's."""
+    if config.kind == "adamw":
+        return adamw(list(named.values()), config.lr, config.weight_decay, config.betas)
+    inner = [name for name, one in named.items() if one.dim() >= 2 and name.startswith(inside)]
+    others = [one for name, one in named.items() if name not in inner]
+    return Muon(
+        [named[name] for name in inner],
+        others,
+        lr=config.lr,
+        momentum=config.momentum,
+        betas=config.betas,
+        weight_decay=config.weight_decay,
+    )
 
 
 def match_layout(optimiser: torch.optim.Optimizer) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
 import importlib.metadata
 import io
 import os
@@ -12,7 +13,6 @@ import re
 import shlex
 import subprocess
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ from torch import Tensor
 from goodness.errors import RunError, UserError, nearest
 from goodness.training.checkpoint import Checkpoints
 from goodness.training.durable import PARTIAL, sweep_partial, sync_folder, write_durably
+from goodness.training.lock import LOCK, acquire, now, release
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -30,10 +31,9 @@ if TYPE_CHECKING:
     Numbers = ArrayLike | Tensor
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_LOCK = "run.lock"
+_NOT_LEARNING = {"bench", "cli", "demo.py", "paper", "presets", "report", "sweep"}
 _CHECKPOINTS = "checkpoints"
 _BACKBONE = "backbone.json"
-_LOCKED_BYTE = 1 << 30  # Windows locks bytes, and a locked byte cannot be read: take one far behind the text
 
 
 class RunFolder:
@@ -58,7 +58,7 @@ class RunFolder:
             path.mkdir(parents=True, exist_ok=True)
             if _contents(path) and not _looks_like_a_run(path):  # before the lock leaves a file there
                 raise _not_empty(path)
-            lock = _acquire(path)
+            lock = acquire(path / LOCK)
             try:
                 _refuse_another_run(path)
                 sweep_partial(path)
@@ -66,7 +66,7 @@ class RunFolder:
                 sync_folder(path)
                 sync_folder(path.parent)
             except BaseException:
-                _release(lock)
+                release(lock)
                 raise
         except OSError as trouble:
             raise UserError(f"cannot use {path}: {trouble.strerror}; choose another --out") from trouble
@@ -84,12 +84,12 @@ class RunFolder:
             raise UserError(f"{path} is not a run folder: it has no config.json; `goodness train` makes one")
         if not for_writing:
             return cls(path, None)
-        lock = _acquire(path)
+        lock = acquire(path / LOCK)
         sweep_partial(path)
         try:
             (path / _CHECKPOINTS).mkdir(exist_ok=True)
         except OSError as trouble:
-            _release(lock)
+            release(lock)
             raise UserError(f"cannot use {path}: {trouble.strerror}") from trouble
         return cls(path, lock)
 
@@ -174,7 +174,7 @@ class RunFolder:
         """Give the folder back. Safe to call twice."""
         lock, self._lock = self._lock, None
         if lock is not None:
-            _release(lock)
+            release(lock)
 
     def __enter__(self) -> RunFolder:
         return self
@@ -251,78 +251,19 @@ def environment(device: torch.device, dtype: torch.dtype, dtype_reason: str) -> 
         "driver": _driver_version() if is_cuda else None,
         "dtype": str(dtype).removeprefix("torch."),
         "dtype_reason": dtype_reason,
+        "source": versions()["source"],
         "commit": commit,
         "commit_is_dirty": is_dirty,
         "command": shlex.join(sys.argv),
-        "started": _now(),
+        "started": now(),
     }
-
-
-_held: set[int] = set()  # file descriptors, not file objects: nothing closes them behind a run's back
-
-
-def _close_in_child() -> None:
-    """A forked child shares its parent's lock, and could keep the folder locked after the parent's death."""
-    while _held:
-        with contextlib.suppress(OSError):
-            os.close(_held.pop())
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_close_in_child)
-
-
-def _acquire(folder: Path) -> int:
-    path = folder / _LOCK
-    try:
-        lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
-    except OSError as trouble:
-        raise UserError(f"cannot write to {folder}: {trouble.strerror}; use a writable folder") from trouble
-    try:
-        _lock_or_raise(lock)
-    except OSError as trouble:
-        holder = os.read(lock, 1000).decode(errors="replace").strip()
-        os.close(lock)
-        if isinstance(trouble, (BlockingIOError, PermissionError)):  # "taken", on POSIX and on Windows
-            raise UserError(
-                f"{folder} is in use by {holder or 'another process'}; wait for it, stop it, or choose another folder"
-            ) from None
-        raise UserError(
-            f"cannot lock {path}: {trouble.strerror}; that file system may have no locks: use a local folder"
-        ) from trouble
-    _held.add(lock)
-    with contextlib.suppress(OSError):  # a full disk: the lock holds, only its message is missing
-        os.ftruncate(lock, 0)
-        os.write(lock, f"process {os.getpid()} on {platform.node()}, started {_now()}\n".encode())
-    return lock
-
-
-def _release(lock: int) -> None:
-    if lock in _held:  # in a forked child it is closed already, and the number may mean another file
-        _held.discard(lock)
-        os.close(lock)  # closing drops the lock
-
-
-def _lock_or_raise(lock: int) -> None:
-    if sys.platform == "win32":
-        import msvcrt
-
-        os.lseek(lock, _LOCKED_BYTE, os.SEEK_SET)
-        try:
-            msvcrt.locking(lock, msvcrt.LK_NBLCK, 1)
-        finally:
-            os.lseek(lock, 0, os.SEEK_SET)
-    else:
-        import fcntl
-
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _contents(folder: Path) -> set[str]:
     """The names in a folder that mean something: not the lock, nor what a killed writer left."""
     if not folder.is_dir():
         return set()
-    return {entry.name for entry in folder.iterdir() if entry.name != _LOCK and not entry.name.endswith(PARTIAL)}
+    return {entry.name for entry in folder.iterdir() if entry.name != LOCK and not entry.name.endswith(PARTIAL)}
 
 
 def _refuse_another_run(folder: Path) -> None:
@@ -347,7 +288,7 @@ def _not_empty(folder: Path) -> UserError:
 
 def _looks_like_a_run(folder: Path) -> bool:
     """The lock is a run's first file and lasts; a copy made without it still has the other two."""
-    return (folder / _LOCK).exists() or ((folder / "config.json").exists() and (folder / _CHECKPOINTS).is_dir())
+    return (folder / LOCK).exists() or ((folder / "config.json").exists() and (folder / _CHECKPOINTS).is_dir())
 
 
 def _as_array(values: Numbers) -> np.ndarray:
@@ -357,8 +298,20 @@ def _as_array(values: Numbers) -> np.ndarray:
     return np.asarray(values)
 
 
-def _now() -> str:
-    return datetime.now().astimezone().isoformat(timespec="seconds")
+@functools.cache
+def versions() -> dict[str, str | None]:
+    """What of the software decides a run's numbers: runs that differ here are not of one kind."""
+    return {"goodness": _version("goodness"), "torch": str(torch.__version__), "source": _source_sha256()}
+
+
+def _source_sha256() -> str:
+    """A hash of the code that learns and measures: this package without what names, arranges, times and shows runs."""
+    digest = hashlib.sha256()
+    for file in sorted(_PACKAGE.rglob("*.py")):
+        name = file.relative_to(_PACKAGE)
+        if name.parts[0] not in _NOT_LEARNING:
+            digest.update(f"{name.as_posix()}\n".encode() + file.read_bytes())
+    return digest.hexdigest()
 
 
 def _version(package: str) -> str | None:

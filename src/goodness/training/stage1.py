@@ -61,7 +61,7 @@ class Stage1(Loop):
         self.stepper.set(moment)
 
     def carry_out(self, rows: Tensor, moment: Moment) -> list[Measured]:
-        return self.stepper.step(self.views(rows, moment, 3), self.data.train.labels[rows], moment)
+        return self.stepper.step(self.views(rows, moment, self.config.views), self.data.train.labels[rows], moment)
 
     def signature(self, moment: Moment) -> Hashable:
         return self.stepper.signature(moment)
@@ -99,7 +99,7 @@ class Stage1(Loop):
         """How strongly each term pulls at each block now, on a few training images in views that no step has seen."""
         moment = self.moment()
         rows = epoch_order(len(self.data.train), self.config.seed, moment.epoch)[: self.batch].to(self.device)
-        views, labels = self.views(rows, moment, 3), self.data.train.labels[rows]
+        views, labels = self.views(rows, moment, self.config.views), self.data.train.labels[rows]
         return term_gradient_norms(self.stepper, views[:, :GRADIENT_IMAGES], labels[:GRADIENT_IMAGES], moment)
 
     def assess(self, split: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from goodness.local.facts import Facts, Trio
 from goodness.local.ledger import Ledger
 from goodness.local.negatives import Mined, Mining
 from goodness.local.objective import Objective
-from goodness.local.streams import concatenate, wrong_images
+from goodness.local.streams import concatenate, positives_of, rows_of, wrong_images
 from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
 from goodness.training.draws import Draws
@@ -49,7 +49,9 @@ class BlockInput:
 
     depth: int
     tokens: Tensor  # [streams * batch, tokens, width]; with the stem's graph at block 0, detached later
-    neutral: Tensor | None  # [2 * batch, tokens, width], the positive views on a way that no label entered
+    rows: Tensor | None  # [streams * batch]; where no label enters the tokens, they are [views * batch, ...], and these
+    # are each stream's among them
+    neutral: Tensor | None  # [positives * batch, tokens, width], the positive views on a way that no label entered
     labels: Tensor  # [batch], right
     wrong: Tensor  # [wrong_labels * batch], the NL streams'
     ledger: Ledger
@@ -69,6 +71,26 @@ def forward_block(network: Network, block: FFBlock, tokens: Tensor, labels: Tens
     """A block's output and what it hands on. Compiled, one graph serves every block of the same shape."""
     output = block(tokens, labels)
     return output, network.hand_on(output.tokens)
+
+
+def forward_shared(
+    network: Network, block: FFBlock, tokens: Tensor, rows: Tensor, labels: Tensor, every: Tensor | None, positives: int
+) -> tuple[BlockOutput, Tensor, Tensor | None]:
+    """The same where no label enters the tokens: one pass for all streams that share a view, `rows` says which.
+
+    With `every` label also the goodness `[positives, labels]` of the first so many rows under each of them; then the
+    streams' own values are among these.
+    """
+    if every is None:
+        output = block.read(tokens, rows, labels)
+        return output, network.hand_on(output.tokens), None
+    output = block.under(tokens, every)
+    pairs = rows * len(every) + labels
+    goodness = output.goodness.reshape(len(tokens), len(every))
+    of_streams = BlockOutput(
+        output.tokens, output.aspects[pairs], output.goodness[pairs], output.pooled[pairs], output.notes
+    )
+    return of_streams, network.hand_on(output.tokens), goodness[:positives]
 
 
 def score_block(block: FFBlock, tokens: Tensor, rows: Tensor, labels: Tensor, every: Tensor) -> Tensor:
@@ -147,8 +169,12 @@ class Stepper:
         self.blocks = len(network.blocks)
         self.wrong_labels = config.negatives.count
         self.every_label = torch.arange(network.classes, device=self.device)
-        self.streams = 2 + self.wrong_labels + (1 if config.eta > 0 else 0)
-        self.wants_neutral = any(term.weight != 0 and term.wants_neutral for term in config.objective.values())
+        self.positives = positives_of(config.views)
+        self.streams = self.positives + self.wrong_labels + (1 if config.eta > 0 else 0)
+        self.is_shared = config.model.label.is_late
+        at_work = [term for term in config.objective.values() if term.weight != 0]
+        self.wants_neutral = any(term.wants_neutral for term in at_work)
+        self.wants_every = any(term.wants_every for term in at_work)
         self.objective = Objective(config.objective)
         self.teacher = MovingAverage(network, config.optim.ema)
         self.optimisers = block_optimisers(network, config.optim)
@@ -161,6 +187,7 @@ class Stepper:
             for optimiser in self.optimisers:
                 make_recordable(optimiser, self.device, guard.bad)
         self._forward = self.compiled(forward_block)
+        self._shared = self.compiled(forward_shared)
         self._score = self.compiled(score_block)
         self._neutral = self.compiled(neutral_block)
         self._judge = self.compiled(judge_block)
@@ -178,15 +205,15 @@ class Stepper:
         other = copy.copy(self)
         other.fixed_shapes = False
         other.draws = Draws(self.device, self.config.seed)  # what it asks for is no part of the steps
-        other._forward, other._score, other._neutral = forward_block, score_block, neutral_block
-        other._judge, other._stem = judge_block, Network.tokens
+        other._forward, other._shared, other._score = forward_block, forward_shared, score_block
+        other._neutral, other._judge, other._stem = neutral_block, judge_block, Network.tokens
         return other
 
     def autocast(self) -> torch.autocast:
         return autocast(self.device, self.dtype)
 
     def __call__(self, views: Tensor, labels: Tensor, moment: Moment) -> list[Measured]:
-        """Train every block once on three views `[3, batch, C, H, W]` of a batch; returns each block's measures."""
+        """Train every block once on views `[views, batch, C, H, W]` of a batch; returns each block's measures."""
         self.set(moment)
         return self.step(views, labels, moment)
 
@@ -291,24 +318,25 @@ class Stepper:
 
     def first(self, views: Tensor, labels: Tensor, moment: Moment) -> BlockInput:
         """Block 0's input: the stem's tokens, mined wrong labels, an empty ledger."""
-        tokens = self.start(views, labels, moment)
+        tokens, rows = self.start(views, labels, moment)
         return BlockInput(
             depth=0,
             tokens=tokens,
-            neutral=tokens[: 2 * len(labels)] if self.wants_neutral else None,
+            rows=rows,
+            neutral=tokens[: self.positives * len(labels)] if self.wants_neutral else None,
             labels=labels,
             wrong=self.mine(0, tokens, labels, None, moment),
             ledger=Ledger(self.config.history),
             progress=moment.progress if self.progress is None else self.progress,
             seed=("block", moment.epoch, moment.step, 0),
-            stem_again=lambda stepper: stepper.start(views, labels, moment),
+            stem_again=lambda stepper: stepper.start(views, labels, moment)[0],
         )
 
     def next(self, before: BlockInput, judged: Judged, moment: Moment) -> BlockInput:
         """The next block's input: tokens handed on, labels mined anew, one more entry in the ledger."""
         depth, facts = before.depth + 1, judged.facts
         ledger = before.ledger.copy()
-        ledger.add(facts.goodness, facts.aspects, facts.weight)
+        ledger.add(facts.goodness, facts.aspects, facts.weight, facts.every)
         return replace(
             before,
             depth=depth,
@@ -325,8 +353,8 @@ class Stepper:
         again = self.loss(situation.again(self))
         return judged._replace(tokens_on=again.tokens_on, neutral_on=again.neutral_on)
 
-    def start(self, views: Tensor, labels: Tensor, moment: Moment) -> Tensor:
-        """The streams' stem tokens, with the stem's graph."""
+    def start(self, views: Tensor, labels: Tensor, moment: Moment) -> tuple[Tensor, Tensor | None]:
+        """The streams' stem tokens, with the stem's graph; where streams share them, the views' and which are whose."""
         batch = len(labels)
         partner = None
         if self.config.eta > 0:
@@ -334,11 +362,13 @@ class Stepper:
             partner = wrong_images(labels, draws[:batch], draws[batch:])
         with self.autocast():
             tokens = self._stem(self.network, views.flatten(0, 1))
-        return concatenate(tokens.reshape(3, batch, *tokens.shape[1:]), partner, self.wrong_labels)
+        if self.is_shared:
+            return tokens, rows_of(len(views), batch, partner, self.wrong_labels, self.device)
+        return concatenate(tokens.reshape(len(views), batch, *tokens.shape[1:]), partner, self.wrong_labels), None
 
     def hypotheses(self, labels: Tensor, wrong: Tensor) -> Tensor:
         """The label of every row of the streams: right, right, wrong, and right again for the wrong image."""
-        return torch.cat([labels, labels, wrong, labels] if self.config.eta > 0 else [labels, labels, wrong])
+        return torch.cat([*[labels] * self.positives, wrong, *([labels] if self.config.eta > 0 else [])])
 
     @torch.no_grad()
     def mine(self, depth: int, tokens: Tensor, labels: Tensor, wrong: Tensor | None, moment: Moment) -> Tensor:
@@ -348,7 +378,8 @@ class Stepper:
             return wrong
         batch = len(labels)
         self.draws.seed_modules("mining block", moment.epoch, moment.step, depth)
-        first = 0 if isinstance(negatives, Mined) and negatives.mine_on == "pos" else 2
+        on_positive = isinstance(negatives, Mined) and negatives.mine_on == "pos"
+        first = 0 if on_positive else self.config.views - 1 if self.is_shared else self.positives
         stream = tokens.detach()[first * batch : (first + 1) * batch]
 
         def scorer(block: FFBlock) -> Callable[[Tensor, Tensor], Tensor]:
@@ -381,14 +412,21 @@ class Stepper:
         self.draws.seed_modules(*situation.seed)
         with self.autocast():
             hypotheses = self.hypotheses(labels, situation.wrong)
-            output, tokens_on = self._forward(self.network, block, tokens, hypotheses)
+            every: Tensor | None = None
+            if situation.rows is None:
+                output, tokens_on = self._forward(self.network, block, tokens, hypotheses)
+            else:
+                asked, positive = self.every_label if self.wants_every else None, self.positives * len(labels)
+                output, tokens_on, every = self._shared(
+                    self.network, block, tokens, situation.rows, hypotheses, asked, positive
+                )
             neutral, neutral_on = None, None
             if situation.neutral is not None:
                 neutral, neutral_on = self._neutral(self.network, block, situation.neutral)
-            goodness = Trio.of_streams(output.goodness, self.streams, self.wrong_labels)
-            aspects = Trio.of_streams(output.aspects, self.streams, self.wrong_labels)
+            goodness = Trio.of_streams(output.goodness, self.streams, self.wrong_labels, self.positives)
+            aspects = Trio.of_streams(output.aspects, self.streams, self.wrong_labels, self.positives)
             weight = self.config.rule.weight(ledger.past(goodness.pos.detach(), self.blocks, situation.progress))
-            self._require_shapes(depth, output, tokens, weight, len(goodness.pos))
+            self._require_shapes(depth, output, tokens, len(hypotheses), weight, len(goodness.pos))
             history, history_aspects = ledger.history(goodness, aspects)
             facts = Facts(
                 depth=depth,
@@ -408,6 +446,9 @@ class Stepper:
                 pooled=output.pooled,
                 notes=output.notes,
                 neutral=neutral,
+                positives=self.positives,
+                every=every,
+                history_every=None if every is None else ledger.history_every(every.detach()),
                 progress=torch.as_tensor(situation.progress, dtype=torch.float32, device=self.device),
             )
             loss, measured = self._judge(self.objective, facts, block.extras)
@@ -415,7 +456,9 @@ class Stepper:
             raise ConfigError(f"no term of the objective gives block {depth} anything to learn from")
         return Judged(loss, facts, tokens_on, neutral_on, measured)
 
-    def _require_shapes(self, depth: int, output: BlockOutput, tokens: Tensor, weight: Tensor, batch: int) -> None:
+    def _require_shapes(
+        self, depth: int, output: BlockOutput, tokens: Tensor, rows: int, weight: Tensor, batch: int
+    ) -> None:
         """Parts from outside keep their word, or hear which word it was."""
         width, grid = self.network.shapes[depth + 1]
         promised = (len(tokens), grid[0] * grid[1], width)
@@ -424,10 +467,10 @@ class Stepper:
                 f"block '{self.config.model.block.kind}' must give tokens of the shape it gets (or that its "
                 f"output_shape says), {list(promised)}, and gave {list(output.tokens.shape)}"
             )
-        if output.goodness.shape != tokens.shape[:1] or output.aspects.shape[:1] != tokens.shape[:1]:
+        if output.goodness.shape != (rows,) or output.aspects.shape[:1] != (rows,):
             raise ConfigError(
                 f"goodness '{self.config.model.goodness.kind}' must give one number and a row of aspects per row, "
-                f"{len(tokens)}, and gave {list(output.goodness.shape)} and {list(output.aspects.shape)}"
+                f"{rows}, and gave {list(output.goodness.shape)} and {list(output.aspects.shape)}"
             )
         if not isinstance(weight, Tensor) or weight.shape != (batch,):
             found = list(weight.shape) if isinstance(weight, Tensor) else weight

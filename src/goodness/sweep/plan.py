@@ -1,0 +1,164 @@
+"""What a sweep was asked for: its cells, and the sweep.json that remembers them."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from goodness.errors import RunError, UserError, nearest
+from goodness.presets import preset, presets
+from goodness.sweep.cell import Cell
+from goodness.sweep.engine import How
+from goodness.sweep.suites import suites
+from goodness.training.durable import read_json, write_json
+
+SWEEP = "sweep.json"
+LOCK = "sweep.lock"
+"""Held by the process that sweeps."""
+FORMAT = 1
+
+
+def make_cells(
+    names: Sequence[str],
+    *,
+    seeds: Iterable[int] | None = None,
+    changes: Mapping[str, Any] | None = None,
+    scale: str | None = None,
+    readout: bool = False,
+) -> list[Cell]:
+    """The cells of these suites and presets, group by group; each configuration is checked.
+
+    A suite brings its own seeds and a preset its own one, unless `seeds` are given. `changes` go on top of every cell,
+    and into no name: they tell no two of them apart.
+    """
+    if not names:
+        raise UserError("name what to run: goodness sweep SUITE|PRESET ... --seeds 42,123,456")
+    if scale is not None and not any(name in suites for name in names):
+        raise UserError(f"a scale ('{scale}') is for suites, and {' and '.join(names)} are presets")
+    found: list[Cell] = []
+    for name in names:
+        if name in suites:
+            found += suites[name].cells(scale)
+        elif name in presets:
+            found.append(Cell(preset=name, seed=preset(name).seed))
+        else:
+            raise UserError(f"unknown suite or preset '{name}': {nearest(name, [*suites, *presets])}")
+    if seeds is not None:
+        wanted = list(dict.fromkeys(seeds))
+        if not wanted:
+            raise UserError("name at least one seed: --seeds 42,123,456")
+        groups = {_group_key(cell): cell for cell in found}
+        found = [dataclasses.replace(cell, seed=seed) for cell in groups.values() for seed in wanted]
+    cells = [
+        dataclasses.replace(
+            cell,
+            overrides={**cell.overrides, **(changes or {})},
+            name=cell.group,
+            readout=cell.readout or readout,
+        )
+        for cell in found
+    ]
+    cells = _each_once(cells)
+    for cell in cells:
+        cell.config  # noqa: B018  (a mistake is told before any work)
+    return cells
+
+
+def default_folder(names: Sequence[str], root: Path = Path("runs")) -> Path:
+    """The same for the same names: the same command again goes on where it was."""
+    words = "-".join(re.sub(r"[^A-Za-z0-9._]+", "-", name).strip("-.") for name in names)
+    return root / f"sweep-{words[:80]}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What sweep.json holds."""
+
+    cells: tuple[Cell, ...]
+    how: How = dataclasses.field(default_factory=How)
+    threads: int = 1
+    """Of each cell, for as long as the sweep lasts: deterministic bits depend on it."""
+    mixed_versions: bool = False
+    """Whether cells that other versions made are accepted, and said to be."""
+    sharing: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)
+    """What was measured of cells that share a GPU (`sharing.Measured`)."""
+
+    def write(self, folder: Path) -> None:
+        about = {
+            "format": FORMAT,
+            "cells": [cell.as_dict() for cell in self.cells],
+            "how": dataclasses.asdict(self.how),
+            "threads": self.threads,
+            "mixed_versions": self.mixed_versions,
+            "sharing": {name: dict(found) for name, found in self.sharing.items()},
+        }
+        write_json(folder / SWEEP, about)
+
+    @classmethod
+    def read(cls, folder: Path) -> Plan:
+        path = folder / SWEEP
+        if not path.is_file():
+            raise UserError(f"{folder} is not a sweep's folder: it has no {SWEEP}; `goodness sweep` makes one")
+        found = read_json(path)
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise RunError(f"{path} is not what this version writes; restore it from a copy, or take another --out")
+        try:
+            how = How(**{**found["how"], "plugins": tuple(found["how"]["plugins"])})
+            cells = tuple(Cell(**cell) for cell in found["cells"])
+            return cls(
+                cells=cells,
+                how=how,
+                threads=int(found["threads"]),
+                mixed_versions=bool(found["mixed_versions"]),
+                sharing={name: dict(measured) for name, measured in found["sharing"].items()},
+            )
+        except (KeyError, TypeError, ValueError, AttributeError) as trouble:
+            raise RunError(f"{path} is damaged ({trouble}); restore it from a copy, or take another --out") from trouble
+
+
+def refuse_other_things(folder: Path) -> None:
+    """A sweep's folder is a new one, an empty one, or its own."""
+    if folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file, not a folder; choose another --out")
+    if folder.is_dir() and not (folder / SWEEP).is_file():
+        strange = sorted(child.name for child in folder.iterdir() if child.name != LOCK)
+        if strange:
+            raise UserError(f"{folder} holds other things ({', '.join(strange[:3])}); choose another --out")
+
+
+def refuse_another_sweep(folder: Path, cells: Sequence[Cell]) -> Plan | None:
+    """The plan that lies there, which these cells go on with or add to; None in a new folder. Any other is refused."""
+    if not (folder / SWEEP).is_file():
+        return None
+    plan = Plan.read(folder)
+    wanted = {cell.folder_name for cell in cells}
+    left_out = [cell for cell in plan.cells if cell.folder_name not in wanted]
+    if left_out:
+        first = left_out[0]
+        raise UserError(
+            f"{folder} is a sweep with the cell '{first.group}', seed {first.seed}, which is not asked for now: choose "
+            f"another --out, ask for it too, or go on as it was: goodness sweep --resume {shlex.quote(str(folder))}"
+        )
+    return plan
+
+
+def _group_key(cell: Cell) -> tuple[str, str]:
+    return cell.group, cell.preset
+
+
+def _each_once(cells: Iterable[Cell]) -> list[Cell]:
+    """Two names may ask for the same cell; two settings under one name are a mistake."""
+    once: dict[str, Cell] = {}
+    settings: dict[str, Cell] = {}
+    for cell in cells:
+        known = once.get(cell.folder_name, cell)
+        once[cell.folder_name] = dataclasses.replace(cell, readout=cell.readout or known.readout)
+        other = settings.setdefault(cell.group, cell)
+        if (other.preset, other.overrides) != (cell.preset, cell.overrides):
+            raise UserError(f"two different settings are both called '{cell.group}'; give them names of their own")
+    return list(once.values())

@@ -1,0 +1,199 @@
+"""How a cell stands, from its folder alone, and whether what lies there is what the cell asks for."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shlex
+import signal
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from goodness.config import differences
+from goodness.errors import RunError, UserError
+from goodness.runs import Run, load_config
+from goodness.sweep.cell import Cell, CellFolder
+from goodness.training.durable import read_json, sync_folder, write_json
+from goodness.training.lock import LOCK, is_held
+from goodness.training.run import RunFolder
+
+State = Literal["waiting", "running", "stopped", "failed", "done"]
+"""Not begun; a process works on it; begun, and can go on; its last process ended badly; all stages finished."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A cell's state, and how far it has come."""
+
+    state: State
+    epoch: int = 0
+    """Epochs done, of all stages."""
+    epochs: int
+    accuracy: float | None = None
+    """The reported test accuracy where a stage is finished, the last validation accuracy before."""
+    seconds: float = 0.0
+    """Training so far, as the run counts it."""
+    error: str = ""
+
+
+def standing(cell: Cell, path: Path) -> Standing:
+    """How the cell in this folder stands. Whether it is the right one is for `refuse_another` to say."""
+    folder = CellFolder(path)
+    epoch, accuracy, seconds, is_done = 0, None, 0.0, True
+    stages = {"s1": folder.run, "bp": folder.run, "s2": folder.readout}
+    for run in (stages[name] for name in cell.stages):
+        done, seen, spent, is_finished = _progress(run)
+        epoch, accuracy, seconds = epoch + done, accuracy if seen is None else seen, seconds + spent
+        is_done = is_done and is_finished
+    state, error = _state(folder, is_done)
+    return Standing(state=state, epoch=epoch, epochs=cell.epochs, accuracy=accuracy, seconds=seconds, error=error)
+
+
+def refuse_another(cell: Cell, path: Path, versions: Mapping[str, Any] | None, data: str | None) -> None:
+    """Refuse a run that lies there and is not the one asked for, naming the first difference.
+
+    `versions` are those that it must have been made by, `data` the hash that its images must have; None accepts any.
+    """
+    folder = CellFolder(path)
+    for run in (folder.run, folder.readout):
+        if not (run.path / "config.json").is_file():
+            continue
+        trouble = difference(cell, run, versions, data)
+        if trouble:
+            raise UserError(
+                f"{run.path} holds a run with {trouble}. It is not taken for the cell '{cell.group}', seed "
+                f"{cell.seed}: choose another --out, or remove it (rm -r {shlex.quote(str(path))})"
+                + (", or accept it with --mixed-versions" if trouble.startswith(VERSION) else "")
+            )
+
+
+VERSION = "another version: "
+"""How the difference begins that --mixed-versions accepts."""
+
+
+def difference(cell: Cell, run: Run, versions: Mapping[str, Any] | None, data: str | None) -> str:
+    """The first thing in which a run is not what the cell asks for, in words; empty where there is none."""
+    changed = differences(cell.config, load_config(run.path))
+    if changed:
+        name, (old, new) = next(iter(changed.items()))
+        return f"{name} {old}, not {new}"
+    facts = environment_of(run)
+    if not facts and run.is_finished:
+        return "no environment.json, which says how it was made"
+    for life in (facts, *facts.get("resumed", [])) if facts else ():
+        for name, wanted in (versions or {}).items():
+            if life.get(name) != wanted:
+                of_commit = f" (of commit {str(life.get('commit'))[:12]})" if name == "source" else ""
+                return f"{VERSION}{name} {_short(life.get(name))}{of_commit}, not {_short(wanted)}"
+    found = facts.get("data", {}).get("sha256") if facts else data
+    if data is not None and found != data:
+        return f"other data: images, labels, split or order have the hash {_short(found)}, not {_short(data)}"
+    return ""
+
+
+def environment_of(run: Run) -> dict[str, Any]:
+    """What the run's environment.json says; nothing where it has none that can be read."""
+    with contextlib.suppress(RunError):
+        facts = read_json(run.path / "environment.json")
+        return facts if isinstance(facts, dict) else {}
+    return {}
+
+
+def record_failure(path: Path, exit_code: int) -> str:
+    """Write down how the cell's process ended: its exit code and the last line it printed; that line."""
+    folder = CellFolder(path)
+    error = last_words(folder.log_path) or f"ended with {exit_code} and no word"
+    if exit_code < 0:
+        name = signal.Signals(-exit_code).name if -exit_code in set(signal.Signals) else str(-exit_code)
+        error = f"killed by {name}" + (" (out of memory?)" if name == "SIGKILL" else "")
+    write_json(folder.failed_path, {"exit_code": exit_code, "error": error})
+    return error
+
+
+def last_words(log: Path) -> str:
+    """The last line that the last process printed; each begins with its command after `$`."""
+    try:
+        lines = log.read_text(errors="replace").splitlines()
+    except OSError:
+        return ""
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1][:500] if said and not said[-1].startswith("$ ") else ""
+
+
+def make_ready(path: Path) -> None:
+    """Clear the way for another try: what can go on stays, what cannot is set aside under another name."""
+    folder = CellFolder(path)
+    if folder.failed_path.is_file():
+        broken = folder.readout if _is_whole(folder.run) else folder.run
+        if broken.path.exists() and not _can_go_on(broken):
+            number = 1
+            while (aside := path / f"failed-{number}").exists():
+                number += 1
+            broken.path.rename(aside)
+        folder.failed_path.unlink()
+        sync_folder(path)
+
+
+def _state(folder: CellFolder, is_done: bool) -> tuple[State, str]:
+    if is_done:
+        return "done", ""
+    locks = (folder.lock_path, folder.run.path / LOCK, folder.readout.path / LOCK)
+    if any(is_held(lock) for lock in locks):
+        return "running", ""
+    if folder.failed_path.is_file():
+        error = ""
+        with contextlib.suppress(RunError, TypeError, KeyError):
+            error = str(read_json(folder.failed_path)["error"])
+        return "failed", error
+    return ("stopped" if (folder.run.path / "config.json").is_file() else "waiting"), ""
+
+
+def _progress(run: Run) -> tuple[int, float | None, float, bool]:
+    """Epochs done, accuracy, seconds, and whether it is finished."""
+    if _is_whole(run):
+        result = run.result
+        return result["epochs"], result["reported"]["accuracy"], result["seconds"], True
+    epoch, accuracy, seconds = 0, None, 0.0
+    for line in _last_records(run.path / "metrics.jsonl"):
+        if not epoch:
+            epoch, seconds = line["epoch"] + 1, line["seconds"]
+        if "val" in line:
+            accuracy = line["val"]["accuracy"]
+            break
+    return epoch, accuracy, seconds, False
+
+
+def _last_records(path: Path) -> Iterator[dict[str, Any]]:
+    """The records of a file that may be growing, the last one first; what is torn is left out."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError:
+        return
+    for raw in reversed(lines):
+        with contextlib.suppress(ValueError):
+            yield json.loads(raw)
+
+
+def _is_whole(run: Run) -> bool:
+    """Finished, with a result that can be read."""
+    with contextlib.suppress(UserError, RunError):
+        return bool(run.is_finished and run.result)
+    return False
+
+
+def _can_go_on(run: Run) -> bool:
+    """Whether there is a checkpoint to go on from, an intact one."""
+    if run.is_finished:  # with a result that cannot be read
+        return False
+    with contextlib.suppress(UserError, RunError):
+        load_config(run.path)
+        return RunFolder.open(run.path, for_writing=False).checkpoints.latest() is not None
+    return False
+
+
+def _short(value: Any) -> str:
+    """A hash by its first letters, a version as it is."""
+    text = str(value)
+    return f"{text[:12]}…" if len(text) == 64 else text

@@ -1,0 +1,65 @@
+"""The work on one cell: whatever is left of it. What every engine runs, here and elsewhere."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import time
+from pathlib import Path
+
+from goodness import api
+from goodness.errors import UserError
+from goodness.runs import Run
+from goodness.sweep.cell import CellFolder
+from goodness.training.lock import acquire, release
+from goodness.training.loop import Interrupted, Listener
+from goodness.training.signals import StopRequest
+
+PATIENCE = 1.0
+"""Seconds to wait for a folder in use: whoever looks whether it is in use holds it for a moment."""
+
+
+def work(
+    path: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    data_dir: str | os.PathLike[str] | None = None,
+    listen: Listener | None = None,
+) -> Run:
+    """Train what is not trained of the cell in this folder, from where it stopped; a finished one is left as it is.
+
+    The run of Stage 1 is returned; its readout lies in it.
+    """
+    folder = CellFolder(Path(path))
+    if not folder.cell_path.is_file():
+        raise UserError(f"{path} is not a cell of a sweep: it has no {folder.cell_path.name}")
+    config, stages = folder.asked()
+    lock = _wait_for(folder.lock_path)
+    try:
+        with StopRequest() as stop:
+            run = folder.run
+            if not (run.path / "config.json").is_file():
+                run = api.train(config, out=run.path, device=device, data_dir=data_dir, listen=listen)
+            elif not run.is_finished:
+                run = api.resume(run.path, device=device, data_dir=data_dir, listen=listen)
+            if "s2" in stages:
+                if stop.requested:  # between two stages, which both save by themselves
+                    raise Interrupted(f"stopped; go on with: goodness cell {shlex.quote(str(path))}", stop.exit_code)
+                if run.readout is None:
+                    api.readout(run.path, device=device, data_dir=data_dir, listen=listen)
+                elif not run.readout.is_finished:
+                    api.resume(run.path, device=device, data_dir=data_dir, listen=listen)
+        return run
+    finally:
+        release(lock)
+
+
+def _wait_for(path: Path) -> int:
+    deadline = time.monotonic() + PATIENCE
+    while True:
+        try:
+            return acquire(path)
+        except UserError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)

@@ -1,0 +1,157 @@
+"""A folder alone says how its cell stands; what is not the cell's own is refused with the first difference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fake_cells import begin, cells, finish
+
+from goodness.errors import UserError
+from goodness.sweep.cell import CellFolder
+from goodness.sweep.state import make_ready, record_failure, refuse_another, standing
+from goodness.training.checkpoint import Checkpoints
+from goodness.training.durable import write_json
+from goodness.training.lock import acquire, release
+from goodness.training.run import versions
+from tiny_runs import blobs_at_hand
+
+
+@pytest.fixture(scope="module", autouse=True)
+def made_up_data() -> Iterator[None]:
+    with blobs_at_hand():
+        yield
+
+
+def test_waiting_stopped_running_failed_done(tmp_path: Path) -> None:
+    (cell,) = cells(7)
+    folder = CellFolder(tmp_path / "cell")
+    assert standing(cell, folder.path).state == "waiting"
+    folder.write(cell)
+    assert standing(cell, folder.path).state == "waiting"
+    begin(cell, folder.path)
+    stopped = standing(cell, folder.path)
+    assert (stopped.state, stopped.epoch, stopped.epochs) == ("stopped", 1, 4)
+    assert (stopped.accuracy, stopped.seconds) == (0.25, 2.0)
+    for path in (folder.lock_path, folder.run.path / "run.lock"):
+        lock = acquire(path)
+        assert standing(cell, folder.path).state == "running"
+        release(lock)
+    folder.log_path.write_text("$ first\nValueError: old\n$ second\nstep 3\ngoodness: the disk is full\n\n")
+    assert record_failure(folder.path, 1) == "goodness: the disk is full"
+    failed = standing(cell, folder.path)
+    assert (failed.state, failed.error) == ("failed", "goodness: the disk is full")
+    finish(cell, folder.path)
+    done = standing(cell, folder.path)
+    assert (done.state, done.epoch, done.accuracy, done.seconds, done.error) == ("done", 4, 0.07, 8.0, "")
+
+
+def test_a_cell_with_a_readout_is_done_when_both_stages_are(tmp_path: Path) -> None:
+    (plain,) = cells(7)
+    (both,) = cells(7, readout=True)
+    finish(plain, tmp_path)
+    assert standing(plain, tmp_path).state == "done"
+    between = standing(both, tmp_path)
+    assert (between.state, between.epoch, between.epochs) == ("stopped", 4, 9)
+    finish(both, tmp_path, accuracy=0.5, readout=True)
+    done = standing(both, tmp_path)
+    assert (done.state, done.epoch, done.accuracy) == ("done", 9, 0.5)
+
+
+def test_a_damaged_result_is_not_done(tmp_path: Path) -> None:
+    (cell,) = cells(7)
+    finish(cell, tmp_path)
+    (tmp_path / "run" / "result.json").write_text("{}")
+    assert standing(cell, tmp_path).state == "stopped"
+    write_json(tmp_path / "failed.json", {"error": "x"})
+    make_ready(tmp_path)
+    assert standing(cell, tmp_path).state == "waiting"
+    assert (tmp_path / "failed-1" / "result.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("code", "log", "error"),
+    [
+        (-9, "half way\n", "killed by SIGKILL (out of memory?)"),
+        (-11, "", "killed by SIGSEGV"),
+        (3, "$ goodness cell x\n", "ended with 3 and no word"),
+        (1, "KeyError: 'a'\n", "KeyError: 'a'"),
+    ],
+)
+def test_how_a_process_ended(tmp_path: Path, code: int, log: str, error: str) -> None:
+    (tmp_path / "log.txt").write_text(log)
+    assert record_failure(tmp_path, code) == error
+
+
+def test_what_can_go_on_stays_and_what_cannot_is_set_aside(tmp_path: Path) -> None:
+    (cell,) = cells(7)
+    for _ in range(2):  # no checkpoint
+        begin(cell, tmp_path)
+        write_json(tmp_path / "failed.json", {"error": "x"})
+        make_ready(tmp_path)
+        assert standing(cell, tmp_path).state == "waiting"
+    assert (tmp_path / "failed-1" / "config.json").is_file()
+    assert (tmp_path / "failed-2" / "config.json").is_file()
+    begin(cell, tmp_path)
+    Checkpoints(tmp_path / "run" / "checkpoints").save(1, {}, {})
+    write_json(tmp_path / "failed.json", {"error": "x"})
+    make_ready(tmp_path)
+    assert standing(cell, tmp_path).state == "stopped"
+    (checkpoint,) = (tmp_path / "run" / "checkpoints").iterdir()
+    checkpoint.write_bytes(b"damaged")
+    write_json(tmp_path / "failed.json", {"error": "x"})
+    make_ready(tmp_path)
+    assert standing(cell, tmp_path).state == "waiting"
+
+
+def test_a_broken_readout_leaves_its_stage_1_alone(tmp_path: Path) -> None:
+    (cell,) = cells(7, readout=True)
+    finish(cell, tmp_path)
+    begin(cell, tmp_path, readout=True)
+    write_json(tmp_path / "failed.json", {"error": "x"})
+    make_ready(tmp_path)
+    assert (tmp_path / "run" / "result.json").is_file()
+    assert not (tmp_path / "run" / "readout").exists()
+    assert (tmp_path / "failed-1" / "config.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("facts", "answer"),
+    [
+        ({"torch": "1.0"}, "another version: torch 1.0, not "),
+        ({"goodness": "0.0"}, "another version: goodness 0.0, not "),
+        ({"source": "f" * 64}, r"another version: source f{12}… \(of commit 0123456789ab\), not .*--mixed-versions"),
+        ({"resumed": [{**versions(), "torch": "1.0"}]}, "another version: torch 1.0"),
+        ({"data": {"sha256": "e" * 64}}, "other data: images, labels, split or order have the hash e{12}…, not d{12}…"),
+    ],
+)
+@pytest.mark.parametrize("is_finished", [True, False])
+def test_another_version_or_other_data_is_refused(
+    tmp_path: Path, facts: dict[str, Any], answer: str, is_finished: bool
+) -> None:
+    (cell,) = cells(7)
+    data = "d" * 64
+    (finish if is_finished else begin)(cell, tmp_path, **{"data": {"sha256": data}, **facts})
+    with pytest.raises(UserError, match=answer):
+        refuse_another(cell, tmp_path, versions(), data)
+    if "data" not in facts:
+        refuse_another(cell, tmp_path, None, data)
+
+
+def test_another_configuration_is_refused_by_its_first_difference(tmp_path: Path) -> None:
+    (cell,) = cells(7)
+    (other,) = cells(7, changes={"optim.lr": 0.5})
+    finish(other, tmp_path)
+    with pytest.raises(UserError, match=r"optim\.lr 0\.5, not 0\.006\. It is not taken for the cell 'demo'"):
+        refuse_another(cell, tmp_path, versions(), None)
+    refuse_another(other, tmp_path, versions(), None)
+
+
+def test_a_finished_run_that_does_not_say_how_it_was_made_is_refused(tmp_path: Path) -> None:
+    (cell,) = cells(7)
+    finish(cell, tmp_path)
+    (tmp_path / "run" / "environment.json").unlink()
+    with pytest.raises(UserError, match=r"no environment\.json"):
+        refuse_another(cell, tmp_path, versions(), None)
