@@ -4,13 +4,18 @@ VENV := .venv
 BIN := $(VENV)/bin
 JOBS ?= 2
 
-.PHONY: demo test check clean
+.PHONY: demo test check paper clean
 
 demo: $(VENV)/demo-installed
 	$(BIN)/goodness demo $(ARGS)
 
 test: $(VENV)/dev-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+# Every table and figure of the paper, from runs of seconds on digits: the numbers mean nothing, the path is the whole one.
+paper: $(VENV)/dev-installed
+	rm -rf runs/paper-tiny
+	$(BIN)/goodness reproduce all --scale tiny --out runs/paper-tiny $(ARGS)
 
 check: $(VENV)/dev-installed
 	$(BIN)/ruff check .

@@ -1,13 +1,18 @@
-"""Statistics for comparing runs: paired bootstrap, mean and deviation over seeds, the prediction-stability bound."""
+"""Statistics for comparing runs: paired bootstrap, the prediction-stability bound, mean and deviation over seeds, and
+confidence intervals of a mean, a difference, a share, a ratio, a correlation and a slope; equivalence (TOST)."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from statistics import NormalDist
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from torch import Tensor
+
+from goodness.distributions import beta_quantile, t_below, t_quantile
 
 Rows: TypeAlias = "Sequence[Any] | np.ndarray | Tensor"
 
@@ -54,6 +59,39 @@ class MeanAndStd(NamedTuple):
     n: int
 
 
+class Interval(NamedTuple):
+    """An estimate with its confidence interval from n units; the ends are None where n does not give any."""
+
+    estimate: float
+    low: float | None
+    high: float | None
+    n: int
+
+    def scaled(self, by: float) -> Interval:
+        """In another unit: points for shares, say."""
+        ends = [None if end is None else by * end for end in (self.low, self.high)]
+        return Interval(by * self.estimate, ends[0], ends[1], self.n)
+
+
+class Equivalence(NamedTuple):
+    """Two one-sided tests (TOST) of whether a mean difference lies within +-margin."""
+
+    difference: Interval  # 95 %, two-sided
+    margin: float
+    p: float | None  # the larger of the two one-sided p-values; None where n is 1
+
+    @property
+    def is_shown(self) -> bool:
+        """Whether equivalence is shown at the 5 % level: the 90 % interval lies within the margins."""
+        return self.p is not None and self.p < 0.05
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether the 95 % interval lies wholly outside the margins."""
+        low, high = self.difference.low, self.difference.high
+        return low is not None and high is not None and (low > self.margin or high < -self.margin)
+
+
 def paired_bootstrap(correct_a: Rows, correct_b: Rows, folds: int = 5000, seed: int = 0) -> PairedBootstrap:
     """Whether a is better than b on the same examples: the mean of (a right) - (b right) with its 95 % interval.
 
@@ -88,6 +126,100 @@ def mean_and_std(values: Rows) -> MeanAndStd:
         raise ValueError(f"expected a list of numbers with at least one, got shape {list(numbers.shape)}")
     std = float(numbers.std(ddof=1)) if len(numbers) > 1 else None
     return MeanAndStd(float(numbers.mean()), std, len(numbers))
+
+
+def mean_interval(values: Rows, *, confidence: float = 0.95) -> Interval:
+    """Mean with Student's t interval; one value alone has none."""
+    mean, std, n = mean_and_std(values)
+    if std is None:
+        return Interval(mean, None, None, 1)
+    reach = t_quantile(0.5 + confidence / 2, n - 1) * std / math.sqrt(n)
+    return Interval(mean, mean - reach, mean + reach, n)
+
+
+def difference_interval(a: Rows, b: Rows, *, confidence: float = 0.95) -> Interval:
+    """Mean of a minus mean of b, two independent samples of unequal variance (Welch). n is that of both together."""
+    (mean_a, std_a, n_a), (mean_b, std_b, n_b) = mean_and_std(a), mean_and_std(b)
+    if std_a is None or std_b is None:
+        return Interval(mean_a - mean_b, None, None, n_a + n_b)
+    of_a, of_b = std_a**2 / n_a, std_b**2 / n_b
+    if of_a + of_b == 0:
+        return Interval(mean_a - mean_b, mean_a - mean_b, mean_a - mean_b, n_a + n_b)
+    freedom = (of_a + of_b) ** 2 / (of_a**2 / (n_a - 1) + of_b**2 / (n_b - 1))
+    reach = t_quantile(0.5 + confidence / 2, freedom) * math.sqrt(of_a + of_b)
+    return Interval(mean_a - mean_b, mean_a - mean_b - reach, mean_a - mean_b + reach, n_a + n_b)
+
+
+def equivalence(differences: Rows, margin: float) -> Equivalence:
+    """TOST on paired differences: is their mean shown to lie within +-margin?"""
+    if not margin > 0:
+        raise ValueError(f"the margin must be positive, got {margin}")
+    difference = mean_interval(differences)
+    _, std, n = mean_and_std(differences)
+    if std is None:
+        return Equivalence(difference, margin, None)
+    nearest = margin - abs(difference.estimate)  # to the end that is closer, which has the larger p
+    if std == 0:
+        return Equivalence(difference, margin, 0.0 if nearest > 0 else 1.0)
+    return Equivalence(difference, margin, 1 - t_below(nearest / (std / math.sqrt(n)), n - 1))
+
+
+def share_interval(hits: int, n: int, *, confidence: float = 0.95) -> Interval:
+    """A share of n with its exact interval (Clopper and Pearson), which never covers less than it says."""
+    if not 0 <= hits <= n or n < 1:
+        raise ValueError(f"hits must lie in 0..n and n be at least 1, got {hits} of {n}")
+    tail = (1 - confidence) / 2
+    low = beta_quantile(tail, hits, n - hits + 1) if hits else 0.0
+    high = beta_quantile(1 - tail, hits + 1, n - hits) if hits < n else 1.0
+    return Interval(hits / n, low, high, n)
+
+
+def ratio_of_shares(a: float, b: float, n: int, *, confidence: float = 0.95) -> Interval:
+    """a / b of two shares of the same n examples, with Katz's logarithmic interval for independent ones.
+
+    Two classifiers that are right on the same examples more often than chance has it are closer than that: where only
+    their accuracies are known, the interval is too wide rather than too narrow.
+    """
+    if not (0 < a <= 1 and 0 < b <= 1 and n >= 1):
+        raise ValueError(f"needs two shares in (0, 1] of at least one example, got {a} and {b} of {n}")
+    reach = NormalDist().inv_cdf(0.5 + confidence / 2) * math.sqrt(((1 - a) / a + (1 - b) / b) / n)
+    return Interval(a / b, a / b * math.exp(-reach), a / b * math.exp(reach), n)
+
+
+def correlation(x: Rows, y: Rows, *, confidence: float = 0.95) -> Interval:
+    """Pearson's r with Fisher's interval: atanh r is normal with deviation 1 / sqrt(n - 3). None under four points."""
+    a, b = _columns(x, y)
+    apart = a.std() * b.std()
+    if not apart > 0:
+        raise ValueError("one of the two does not vary: they have no correlation")
+    r = float(np.clip(((a - a.mean()) * (b - b.mean())).mean() / apart, -1, 1))
+    if len(a) < 4:
+        return Interval(r, None, None, len(a))
+    if abs(r) == 1:
+        return Interval(r, r, r, len(a))
+    reach = NormalDist().inv_cdf(0.5 + confidence / 2) / math.sqrt(len(a) - 3)
+    return Interval(r, math.tanh(math.atanh(r) - reach), math.tanh(math.atanh(r) + reach), len(a))
+
+
+def slope_interval(x: Rows, y: Rows, *, confidence: float = 0.95) -> Interval:
+    """Slope of the least-squares line of y on x with Student's interval; none under three points."""
+    a, b = _columns(x, y)
+    spread = float(((a - a.mean()) ** 2).sum())
+    if not spread > 0:
+        raise ValueError("x does not vary: there is no slope")
+    slope = float(((a - a.mean()) * (b - b.mean())).sum() / spread)
+    if len(a) < 3:
+        return Interval(slope, None, None, len(a))
+    left = b - b.mean() - slope * (a - a.mean())
+    reach = t_quantile(0.5 + confidence / 2, len(a) - 2) * math.sqrt(float((left**2).sum()) / (len(a) - 2) / spread)
+    return Interval(slope, slope - reach, slope + reach, len(a))
+
+
+def _columns(x: Rows, y: Rows) -> tuple[np.ndarray, np.ndarray]:
+    a, b = np.asarray(_plain(x), dtype=np.float64), np.asarray(_plain(y), dtype=np.float64)
+    if a.ndim != 1 or a.shape != b.shape or len(a) < 2:
+        raise ValueError(f"expected two lists of the same length, at least 2, got {list(a.shape)} and {list(b.shape)}")
+    return a, b
 
 
 def stability_bound(scores_a: Rows, scores_b: Rows, t: float | Rows) -> StabilityBound:

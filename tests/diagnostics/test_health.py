@@ -198,6 +198,8 @@ def test_the_early_exit_curve_equals_the_loop_and_runs_from_one_block_to_all(
         expected = exits_by_loop(values, labels.tolist(), point["threshold"])
         assert (point["accuracy"], point["blocks"]) == pytest.approx(expected)
         assert point["saved"] == pytest.approx(1 - point["blocks"] / blocks)
+        assert point["left"] <= point["saved"] * blocks + 1e-12, "who leaves early saves a block at least"
+        assert (point["left"] > 0) == (point["blocks"] < blocks)
     assert (curve[0]["blocks"], curve[-1]["blocks"]) == (1, blocks)
     used = [point["blocks"] for point in curve]
     assert used == sorted(used)

@@ -15,7 +15,7 @@ try:
 except ImportError:
     sys.exit("the goodness command needs tyro: pip install tyro rich")
 
-from goodness.cli import bench, health, listing, sweep, training
+from goodness.cli import bench, health, listing, paper, sweep, training
 
 ABOUT = """Forward-Forward networks, trained block by block, and a clear view of which blocks work.
 
@@ -25,6 +25,7 @@ ABOUT = """Forward-Forward networks, trained block by block, and a clear view of
   goodness resume RUN         go on with a run that was stopped or killed
   goodness readout RUN        Stage 2: train an attentive readout on a finished run
   goodness sweep PRESET...    several presets, several seeds: each run once, then means; goes on after any stop
+  goodness paper [TABLE]      the paper's tables, ours beside it; goodness reproduce TABLE trains what one needs
   goodness eval RUN           score a finished run again
   goodness health RUN         which blocks work and which ride for free
   goodness report RUN...      one page, readable offline; goodness watch RUN shows it while a run trains
@@ -44,6 +45,8 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "readout": training.readout_command,
     "sweep": sweep.sweep_command,
     "cell": sweep.cell_command,
+    "paper": paper.paper_command,
+    "reproduce": paper.reproduce_command,
     "eval": training.eval_command,
     "health": health.health_command,
     "report": health.report_command,
@@ -60,6 +63,7 @@ IF_MEMORY_ENDS = {
     "train": "Try a smaller --batch, --model.width or --keep.memory-mb",
     "resume": "Its settings are fixed: take another --device, or start anew with a smaller --batch (--readout.batch)",
     "readout": "Try a smaller --readout.batch, --readout.width or --keep.memory-mb",
+    "reproduce": "Fewer --jobs at once may do",
     "cell": "Fewer --jobs at once may do, or --set with a smaller batch or keep.memory_mb",
     "audit": "Try a smaller --batch",
 }

@@ -10,6 +10,7 @@ from typing import Any
 
 import tyro
 
+import goodness.paper.suites  # noqa: F401  (registers the paper's tables)
 from goodness.cli.terminal import err, import_plugins, out, print_json, progress_of
 from goodness.cli.training import RunOptions, show_run
 from goodness.errors import UserError
@@ -70,7 +71,7 @@ class CellArgs(RunOptions):
 def sweep_command(arguments: list[str]) -> int:
     args = tyro.cli(SweepArgs, args=arguments, prog="goodness sweep")
     import_plugins(args.plugin)
-    changes, seeds = _changes(args.set), _seeds(args.seeds)
+    changes, seeds = _changes(args.set), seeds_of_words(args.seeds)
     with SweepProgress(err, quiet=args.json) as progress:
         shared = {
             "jobs": args.jobs,
@@ -124,7 +125,7 @@ def cell_command(arguments: list[str]) -> int:
     return show_run(run.readout or run, args.json, args.events, args.plugin)
 
 
-def _seeds(given: tuple[str, ...]) -> list[int]:
+def seeds_of_words(given: tuple[str, ...]) -> list[int]:
     words = [word for one in given for word in one.replace(",", " ").split()]
     wrong = [word for word in words if not word.isdecimal()]
     if wrong:

@@ -236,7 +236,8 @@ def early_exit(cumulative: Tensor, labels: Tensor) -> list[dict[str, float]]:
 
     Confidence is the cumulative score's margin between best and second label. Thresholds are quantiles of it over all
     blocks but the last, from the one at which all leave at once; the last threshold is one that nothing reaches.
-    `blocks` is the mean number used, `saved` the share of the blocks' work not done.
+    `blocks` is the mean number used, `saved` the share of the blocks' work not done, `left` the share of examples that
+    leave before the last block.
     """
     blocks = len(cumulative)
     best = cumulative.topk(2, dim=2).values
@@ -253,7 +254,7 @@ def early_exit(cumulative: Tensor, labels: Tensor) -> list[dict[str, float]]:
         right = predicted.gather(0, at[None]).squeeze(0) == labels
         used = 1 + float(at.double().mean())
         point = {"threshold": threshold, "accuracy": float(right.double().mean()), "blocks": used}
-        curve.append({**point, "saved": 1 - used / blocks})
+        curve.append({**point, "saved": 1 - used / blocks, "left": float((at < blocks - 1).double().mean())})
     return curve
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from goodness.local.terms import Block
+from goodness.model.hybrid import Hybrid
 from goodness.model.plain_cnn import ConvStages
 from goodness.presets.ablations import ENERGY_ALONE
 from goodness.presets.naming import Changes, variant, without
@@ -23,6 +24,12 @@ def bp_strong() -> Changes:
 def bp_weak() -> Changes:
     """The same with crop and flip alone."""
     return {"augment": "weak"}
+
+
+@variant("bp-strong-dense", of="bp-strong")
+def bp_strong_dense() -> Changes:
+    """bp-strong on gamma0-dense's backbone: a dense feed-forward layer and no router."""
+    return {"model.block": Hybrid(), **without("balance", "router-z")}
 
 
 @variant("cnn-bp", of="bp-strong")

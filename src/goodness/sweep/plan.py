@@ -63,7 +63,7 @@ def make_cells(
         )
         for cell in found
     ]
-    cells = _each_once(cells)
+    cells = each_once(cells)
     for cell in cells:
         cell.config  # noqa: B018  (a mistake is told before any work)
     return cells
@@ -151,7 +151,7 @@ def _group_key(cell: Cell) -> tuple[str, str]:
     return cell.group, cell.preset
 
 
-def _each_once(cells: Iterable[Cell]) -> list[Cell]:
+def each_once(cells: Iterable[Cell]) -> list[Cell]:
     """Two names may ask for the same cell; two settings under one name are a mistake."""
     once: dict[str, Cell] = {}
     settings: dict[str, Cell] = {}

@@ -16,7 +16,16 @@ from goodness.errors import UserError
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Results, collect
 from goodness.sweep.engine import STOPPED, Engine, Handle, How, LocalEngine, cores, share_of_cores
-from goodness.sweep.plan import LOCK, Plan, default_folder, make_cells, refuse_another_sweep, refuse_other_things
+from goodness.sweep.plan import (
+    LOCK,
+    SWEEP,
+    Plan,
+    default_folder,
+    each_once,
+    make_cells,
+    refuse_another_sweep,
+    refuse_other_things,
+)
 from goodness.sweep.progress import Place, Snapshot
 from goodness.sweep.sharing import Fixed, Measured, Seen, Slots
 from goodness.sweep.state import Standing, make_ready, record_failure, refuse_another, standing
@@ -97,6 +106,41 @@ def resume_sweep(
         return _carry_out(plan, folder, data, jobs, engine, watch)
 
 
+def fill(
+    cells: Sequence[Cell],
+    folder: str | os.PathLike[str],
+    *,
+    jobs: int | None = None,
+    how: How | None = None,
+    mixed_versions: bool = False,
+    engine: Engine | None = None,
+    pause: float | None = None,
+    again: str = "",
+    watch: Watcher | None = None,
+) -> None:
+    """Carry these cells to their end in a folder that may hold others too, which are left alone.
+
+    What a sweep refuses is refused here: a folder of other things, a run that is not the cell's. `again` is the command
+    that goes on where this one was stopped.
+    """
+    folder, how = Path(folder), how or How()
+    cells = each_once(cells)
+    data = _checked(cells, how, jobs)
+    with _opened(folder):
+        known = Plan.read(folder) if (folder / SWEEP).is_file() else None
+        wanted = {cell.folder_name for cell in cells}
+        others = [cell for cell in known.cells if cell.folder_name not in wanted] if known else []
+        plan = Plan(
+            cells=(*others, *cells),
+            how=how,
+            threads=known.threads if known else _threads(how, jobs, cores()),  # more cells may come
+            mixed_versions=mixed_versions,
+            sharing=known.sharing if known else {},
+        )
+        _begin(cells, plan, folder, data)
+        _run_cells(cells, plan, folder, jobs, engine, watch, pause, again)
+
+
 def sweep_results(folder: str | os.PathLike[str]) -> Results:
     """The results of a sweep as far as it has come, from its folder alone."""
     plan = Plan.read(Path(folder))
@@ -111,26 +155,54 @@ def _carry_out(
     engine: Engine | None,
     watch: Watcher | None,
 ) -> Results:
-    accepted = None if plan.mixed_versions else versions()
-    for cell in plan.cells:
-        refuse_another(cell, folder / cell.folder_name, accepted, data[_data_key(cell)])
-    plan.write(folder)
+    """A whole sweep, with its results."""
+    _begin(plan.cells, plan, folder, data)
     if (folder / RESULTS).is_file():  # of a smaller sweep, perhaps: a kill must not leave it standing as the whole
         _keep_results(plan, folder)
-    kind = choose_device(plan.how.device).type
-    slots: Slots = Fixed(jobs or (min(cores(), len(plan.cells)) if kind == "cpu" else 1))
-    if jobs is None and kind == "cuda":
-        slots = Measured.remembered(plan.sharing)
-    sweeper = Sweeper(plan.cells, folder, engine or LocalEngine(plan.how, plan.threads), slots, watch)
     try:
-        sweeper.run()
+        _run_cells(plan.cells, plan, folder, jobs, engine, watch)
     except Interrupted:
         _keep_results(plan, folder)
         raise
-    finally:
-        if isinstance(slots, Measured) and slots.speeds:
-            dataclasses.replace(plan, sharing=slots.as_dict()).write(folder)
     return _keep_results(plan, folder)
+
+
+def _begin(cells: Iterable[Cell], plan: Plan, folder: Path, data: Mapping[DataKey, str]) -> None:
+    """Refuse what lies there and is not of these cells, then write the plan down."""
+    accepted = None if plan.mixed_versions else versions()
+    for cell in cells:
+        refuse_another(cell, folder / cell.folder_name, accepted, data[_data_key(cell)])
+    plan.write(folder)
+
+
+def _run_cells(
+    cells: Sequence[Cell],
+    plan: Plan,
+    folder: Path,
+    jobs: int | None,
+    engine: Engine | None,
+    watch: Watcher | None,
+    pause: float | None = None,
+    again: str = "",
+) -> None:
+    """Some of a plan's cells, or all, carried to their end."""
+    kind = choose_device(plan.how.device).type
+    slots: Slots = Fixed(jobs or (min(cores(), len(cells)) if kind == "cpu" else 1))
+    if jobs is None and kind == "cuda":
+        slots = Measured.remembered(plan.sharing)
+    with contextlib.ExitStack() as stack:
+        if engine is None:
+            if kind == "cuda":  # where a process that stays compiles once for all seeds of a preset
+                from goodness.sweep.workers import WorkerEngine  # which its processes run by itself
+
+                engine = stack.enter_context(WorkerEngine(plan.how, plan.threads))
+            else:
+                engine = LocalEngine(plan.how, plan.threads)
+        try:
+            Sweeper(cells, folder, engine, slots, watch, pause, again).run()
+        finally:
+            if isinstance(slots, Measured) and slots.speeds:
+                dataclasses.replace(plan, sharing=slots.as_dict()).write(folder)
 
 
 def _keep_results(plan: Plan, folder: Path) -> Results:
@@ -151,7 +223,9 @@ class Sweeper:
         slots: Slots,
         watch: Watcher | None = None,
         pause: float | None = None,
+        again: str = "",
     ) -> None:
+        self.again = again or f"goodness sweep --resume {shlex.quote(str(folder))}"
         self.cells = {cell.folder_name: cell for cell in cells}
         self.folder, self.engine, self.slots = folder, engine, slots
         self.pause = PAUSE if pause is None else pause
@@ -179,8 +253,7 @@ class Sweeper:
                 if stop.requested:
                     self.stop()
                     raise Interrupted(
-                        f"stopped, {self.count('done')} of {len(self.cells)} cells are done; go on with: goodness "
-                        f"sweep --resume {shlex.quote(str(self.folder))}",
+                        f"stopped, {self.count('done')} of {len(self.cells)} cells are done; go on with: {self.again}",
                         stop.exit_code,
                     )
                 self.start_what_fits()

@@ -1,0 +1,225 @@
+"""Commands for the paper's tables and figures: paper, which shows where they stand, and reproduce, which makes them."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tyro
+
+from goodness.cli.sweep import seeds_of_words
+from goodness.cli.terminal import err, out, print_json
+from goodness.errors import UserError
+from goodness.paper import extras
+from goodness.paper.filled import fill
+from goodness.paper.pool import Pool
+from goodness.paper.reproduce import plan, reproduce
+from goodness.paper.suites import PaperTable, paper_table, paper_tables, union
+from goodness.paper.writing import as_dict, remarks
+from goodness.report.paper_tables import filled_table, findings_table, overview
+from goodness.report.sweep_progress import SweepProgress, duration
+
+
+@dataclass(kw_only=True)
+class PoolArgs:
+    """Which runs."""
+
+    scale: str = "full"
+    """full: the presets as they are; short: about two minutes a run on one H200; tiny: seconds on a CPU, to see that
+    all of it works."""
+    seeds: tuple[str, ...] = ()
+    """Seeds, as 42,123,456; by default as many as the paper has for each number."""
+    out: Path | None = None
+    """Folder of the runs; runs/paper/SCALE by default. All tables share it."""
+    mixed_versions: bool = False
+    """Accept runs that other versions of goodness or torch made; the tables say so."""
+    json: bool = False
+    """Print one JSON object."""
+
+
+@dataclass(kw_only=True)
+class PaperArgs(PoolArgs):
+    """List the paper's tables, figures and findings with what each needs and where it stands; with names, print tables,
+    ours beside the paper's. Nothing is trained: that is goodness reproduce."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Labels of tables, such as freeriding; none for the list."""
+
+
+@dataclass(kw_only=True)
+class ReproduceArgs(PoolArgs):
+    """Train what tables and figures of the paper lack, then write them as Markdown, LaTeX and CSV, ours beside the
+    paper's. The same command again goes on where it was; Ctrl-C saves every run. `all` is everything."""
+
+    names: tyro.conf.Positional[tuple[str, ...]] = ()
+    """Labels of tables and figures, such as freeriding or main_dissociation (tab:LABEL or fig:LABEL for one of the two
+    where both have it); or all."""
+    jobs: int | None = None
+    """Runs at once. By default one per core; on a GPU one, and more where a measurement says that it pays."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, ..."""
+    data_dir: Path | None = None
+    """Where data sets are kept; else $GOODNESS_DATA, else the user's cache folder."""
+    dry_run: bool = False
+    """List the runs and what they would take; train nothing."""
+
+
+def paper_command(arguments: list[str]) -> int:
+    args = tyro.cli(PaperArgs, args=arguments, prog="goodness paper")
+    pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
+    if not args.names:
+        return _list(pool, seeds, args.json)
+    filled = [fill(paper_table(name), pool, seeds) for name in args.names]
+    if args.json:
+        print_json([as_dict(one) for one in filled])
+        return 0
+    for one in filled:
+        out.print(filled_table(one))
+        for line in remarks(one):
+            out.print(line, markup=False, soft_wrap=True)
+    return 0
+
+
+def reproduce_command(arguments: list[str]) -> int:
+    args = tyro.cli(ReproduceArgs, args=arguments, prog="goodness reproduce")
+    if not args.names:
+        raise UserError("name what to make: goodness reproduce TABLE ..., or all; goodness paper lists them")
+    pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
+    if args.dry_run:
+        return _show_plan(args, pool, seeds)
+    with SweepProgress(err, quiet=args.json) as progress:
+        made = reproduce(
+            args.names,
+            pool,
+            seeds=seeds,
+            jobs=args.jobs,
+            device=args.device,
+            data_dir=args.data_dir,
+            watch=progress.show,
+            again=f"goodness reproduce {shlex.join(arguments)}",
+        )
+    if args.json:
+        print_json({"tables": [as_dict(one) for one in made.tables], "files": [str(file) for file in made.files]})
+    else:
+        for one in made.tables if len(made.tables) == 1 else ():
+            out.print(filled_table(one))
+            for line in remarks(one):
+                out.print(line, markup=False, soft_wrap=True)
+        for folder in dict.fromkeys(file.parent for file in made.files):
+            count = sum(file.parent == folder for file in made.files)
+            out.print(f"{count} files in {folder}", markup=False, soft_wrap=True)
+    for (preset, seed), why in list(made.failed.items())[:5]:
+        err.print(f"missing: {preset}, seed {seed} ({why})", markup=False, soft_wrap=True)
+    if made.failed:
+        err.print(f"{len(made.failed)} runs are missing; the same command tries them again")
+    for name, why in made.undrawn.items():
+        err.print(f"not drawn: {name}: {why}", markup=False, soft_wrap=True)
+    return 1 if made.failed or made.undrawn else 0
+
+
+def _pool(args: PoolArgs) -> Pool:
+    return Pool.at(args.scale, args.out, mixed_versions=args.mixed_versions)
+
+
+def _list(pool: Pool, seeds: list[int] | None, as_json: bool) -> int:
+    tables = [_standing_of_table(one, pool, seeds) for one in paper_tables()]
+    figures = [_standing_of_figure(one, pool, seeds) for one in extras.figures().values()]
+    findings = extras.findings().values()
+    if as_json:
+        verdicts = [_verdict(one, pool) for one in findings]
+        print_json({"scale": pool.scale.name, "tables": tables, "figures": figures, "findings": verdicts})
+        return 0
+    out.print(overview([*tables, *figures], pool.scale.name, pool.scale.machine, out.width))
+    if findings:  # behind the overview: some take a while to judge
+        out.print(findings_table([_verdict(one, pool) for one in findings]))
+    everything = [*paper_tables(), *extras.figures().values()]
+    needs = union(one.needs(pool.scale, seeds) for one in everything)
+    missing = pool.missing(needs)
+    out.print(
+        f"{len(needs) - len(missing)} of {len(needs)} runs are in {pool.path}, each once for all tables; the rest take "
+        f"about {duration(pool.seconds(missing))} on {pool.scale.machine}. "
+        f"Make one: goodness reproduce LABEL --scale {pool.scale.name}",
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0
+
+
+def _standing_of_table(one: PaperTable, pool: Pool, seeds: list[int] | None) -> dict[str, Any]:
+    filled = fill(one, pool, seeds)
+    done, of = len(filled.needs) - len(filled.missing), len(filled.needs)
+    near, judged = filled.verdict
+    words = {
+        "no runs": f"no runs of ours: {one.without}",
+        "complete": f"complete: {near} of {judged} numbers near the paper's" if judged else "complete",
+        "partial": f"{done} of {of} runs done",
+        "running": f"running, {done} of {of} runs done",
+    }
+    refused = "; some are refused" if filled.trouble and filled.state != "complete" else ""
+    told = as_dict(filled)
+    del told["cells"]
+    return {
+        **told,
+        "seconds": pool.seconds(filled.needs),
+        "seconds_left": pool.seconds(filled.missing),
+        "stands": words.get(filled.state, filled.state) + refused,
+    }
+
+
+def _standing_of_figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) -> dict[str, Any]:
+    needs = one.needs(pool.scale, seeds)
+    missing = pool.missing(needs)
+    done = len(needs) - len(missing)
+    stands = "complete" if not missing else f"{done} of {len(needs)} runs done" if done else "not run"
+    return {
+        "label": one.name,
+        "number": "fig.",
+        "caption": one.about,
+        "runs": {"needed": len(needs), "done": done},
+        "seconds": pool.seconds(needs),
+        "seconds_left": pool.seconds(missing),
+        "stands": stands,
+    }
+
+
+def _verdict(one: extras.Extra, pool: Pool) -> dict[str, Any]:
+    found = one.of(pool)
+    return {
+        "name": one.name,
+        "says": one.about,
+        "outcome": str(getattr(found, "outcome", found)),
+        "sentence": str(getattr(found, "sentence", "")),
+    }
+
+
+def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
+    asked = plan(args.names, pool, seeds)
+    missing = pool.missing(asked.needs)
+    if args.json:
+        cells = [
+            {
+                "preset": preset,
+                "seed": seed,
+                "readout": readout,
+                "folder": pool.cell(preset, seed).folder_name,
+                "is_done": (preset, seed) not in missing,
+                "seconds": pool.scale.estimate(preset, readout),
+            }
+            for (preset, seed), readout in asked.needs.items()
+        ]
+        print_json({"folder": str(pool.path), "cells": cells, "seconds_left": pool.seconds(missing)})
+        return 0
+    for (preset, seed), readout in asked.needs.items():
+        state = pool.look(preset, seed, readout).why or "done"
+        seconds = duration(pool.scale.estimate(preset, readout))
+        stages = "Stage 1 and 2" if readout and len(pool.cell(preset, seed, True).stages) > 1 else "Stage 1"
+        out.print(f"{preset}, seed {seed}: {stages}, about {seconds}, {state}", markup=False, soft_wrap=True)
+    out.print(
+        f"{len(missing)} of {len(asked.needs)} runs to do in {pool.path}, about {duration(pool.seconds(missing))} on "
+        f"{pool.scale.machine}",
+        markup=False,
+        soft_wrap=True,
+    )
+    return 0

@@ -1,0 +1,123 @@
+"""Cells that no run gives by itself: ranges and differences within a table, and pairs of runs image by image."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from goodness.diagnostics.compare import compare
+from goodness.paper.numbers import Cell
+from goodness.paper.numbers import table as cells_of
+from goodness.paper.readers import Unreadable
+from goodness.runs import Run
+
+Means = Callable[[str, str], float]
+"""Our mean in a row and column of the same table; raises `Unreadable` where there is none."""
+
+
+@dataclass(frozen=True)
+class InTable:
+    """Follows from other cells of the same table."""
+
+    value: Callable[[Means], float]
+
+
+@dataclass(frozen=True)
+class OfPair:
+    """Follows from two presets' runs of the same seeds, Stage 2 included."""
+
+    presets: tuple[str, str]
+    value: Callable[[Sequence[Run], Sequence[Run]], float]
+
+
+Derived = InTable | OfPair
+
+RANGES = ("main_dissociation", "dissociation", "cifar100_dissociation_multiseed")
+ABLATIONS = ("component_ablation", "hnm_ksweep", "aspect_ema_ablation")
+PAIRS = ("paired_dissociation", "dissociation_ci")
+REGIMES: Mapping[str, str] = {
+    "gamma=0": "cifar100-gamma0",
+    "kappa=0": "cifar100-gated",
+    "cumulative": "cifar100-cumulative",
+}
+"""What the paper's pairs are called, and the presets that they are."""
+NUMBERS = ("ratio", "difference", "disagreement", "flips")
+"""Metrics that can be derived."""
+
+
+def derived(cell: Cell) -> Derived | None:
+    """How a cell follows from others; None where it does not."""
+    if cell.metric not in NUMBERS:
+        return None
+    if cell.table in RANGES and cell.row.startswith("Range"):
+        return InTable(lambda means: _range(cell, means))
+    if cell.table in ABLATIONS and cell.column.startswith("Delta"):
+        first = cells_of(cell.table)[0].row
+        return None if cell.row == first else InTable(lambda means: _minus(means, (cell.row, S2), (first, S2)))
+    if (cell.table, cell.column) == ("accuracy_degradation", "Delta (pp)"):
+        return InTable(lambda means: _minus(means, (cell.row, "L8 Acc (%)"), (cell.row, "L4 Acc (%)")))
+    if (cell.table, cell.column) == ("depth_comparison", "Change"):
+        return InTable(lambda means: _over(means(cell.row, "L8: L7/L0"), means(cell.row, "L4: L3/L0")))
+    if cell.table in PAIRS:
+        return _pair(cell)
+    return None
+
+
+S2 = "S2 (TTA)"
+
+
+def _range(cell: Cell, means: Means) -> float:
+    """The largest of a column over the smallest, or minus it."""
+    rows = dict.fromkeys(one.row for one in cells_of(cell.table) if not one.row.startswith("Range"))
+    values = [means(row, cell.column) for row in rows]
+    return _over(max(values), min(values)) if cell.metric == "ratio" else max(values) - min(values)
+
+
+def _minus(means: Means, a: tuple[str, str], b: tuple[str, str]) -> float:
+    return means(*a) - means(*b)
+
+
+def _over(a: float, b: float) -> float:
+    if b <= 0:
+        raise Unreadable("not above zero")
+    return a / b
+
+
+def _pair(cell: Cell) -> OfPair:
+    a, b = (REGIMES[name.strip()] for name in cell.row.split("vs."))
+    if cell.metric == "ratio":
+        return OfPair((a, b), lambda left, right: _over(_deepest(left), _deepest(right)))
+    is_count, name = _statistic(cell.column)
+    return OfPair((a, b), lambda left, right: (1 if is_count else 100) * float(_paired(left, right)[name]))
+
+
+def _statistic(column: str) -> tuple[bool, str]:
+    """Whether a column counts images, and what `compare` calls it."""
+    shares = {"Mean": "mean", "low": "low", "high": "high", "Disagreement": "predictions_differ"}
+    for word, name in shares.items():
+        if word in column:
+            return False, name
+    return True, "a_only" if "a right" in column else "b_only"
+
+
+def _deepest(runs: Sequence[Run]) -> float:
+    """The mean of the deepest block's mined separation."""
+    return sum(float(run.result["health"]["test"][-1]["sep_cur_mined"]) for run in runs) / len(runs)
+
+
+def _paired(left: Sequence[Run], right: Sequence[Run]) -> dict[str, float]:
+    """Stage 2 with TTA, on the test images that both share; the bootstrap pools the seeds."""
+    readouts = [run.readout for run in (*left, *right)]
+    if any(one is None or "accuracy_tta" not in one.result["reported"] for one in readouts):
+        raise Unreadable("no TTA")
+    key = tuple(f"{one.path} {one.result['weights_sha256']}" for one in readouts if one is not None)
+    if key not in _seen:
+        found = compare([one for one in readouts if one is not None], tta=True)
+        if not found["pairs"]:
+            raise Unreadable("; ".join(found["missing"]) or "not comparable")
+        _seen.clear()  # the cells of a row ask one after the other
+        _seen[key] = found["pairs"][0]
+    return _seen[key]
+
+
+_seen: dict[tuple[str, ...], dict[str, float]] = {}

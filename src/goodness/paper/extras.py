@@ -1,0 +1,85 @@
+"""The paper's figures and findings, where their modules are there: what each needs of the pool, and what it then says.
+
+`goodness.paper.figures.figures` maps a label to a function of runs (by preset, then seed) that draws a matplotlib
+figure, `goodness.paper.findings.findings` a name to something with `verdict(runs)`; both say in `presets` what they
+read. `seeds`, a number, is how many seeds that takes; `readout` whether Stage 2 is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from goodness.paper.pool import Need, Pool
+from goodness.paper.scales import Scale
+from goodness.paper.suites import SEEDS
+from goodness.runs import Run
+
+Runs = Mapping[str, Mapping[int, Run]]
+FORMATS = ("png", "svg", "pdf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Extra:
+    """A figure or a finding: what it reads, and what makes it of runs."""
+
+    name: str
+    about: str
+    presets: tuple[str, ...]
+    seeds: int
+    readout: bool
+    make: Callable[[Runs], Any]
+
+    def needs(self, scale: Scale, seeds: Iterable[int] | None = None) -> dict[Need, bool]:
+        wanted = tuple(seeds) if seeds is not None else SEEDS[: scale.most_seeds][: self.seeds]
+        return {(preset, seed): self.readout for preset in self.presets for seed in wanted}
+
+    def of(self, pool: Pool) -> Any:
+        """Made of all runs that the pool has for it."""
+        found = {preset: pool.runs(preset) for preset in self.presets}
+        return self.make({preset: runs for preset, runs in found.items() if runs})
+
+
+def figures() -> dict[str, Extra]:
+    """The paper's figures by label; none where nothing draws them."""
+    return {
+        name.removeprefix("fig:"): _extra(name.removeprefix("fig:"), one, getattr(one, "draw", one))
+        for name, one in _items("goodness.paper.figures", "figures")
+    }
+
+
+def findings() -> dict[str, Extra]:
+    """The paper's findings by name; none where nothing judges them."""
+    return {name: _extra(name, one, one.verdict) for name, one in _items("goodness.paper.findings", "findings")}
+
+
+def draw(figure: Extra, pool: Pool, folder: Path) -> list[Path]:
+    """Write a figure as PNG, SVG and PDF."""
+    folder.mkdir(parents=True, exist_ok=True)
+    drawn = figure.of(pool)
+    paths = [folder / f"{figure.name}.{end}" for end in FORMATS]
+    for path in paths:
+        drawn.savefig(path)
+    return paths
+
+
+def _items(module: str, name: str) -> list[tuple[str, Any]]:
+    if importlib.util.find_spec(module) is None:
+        return []
+    return list(getattr(importlib.import_module(module), name).items())
+
+
+def _extra(name: str, one: Any, make: Callable[[Runs], Any]) -> Extra:
+    about = getattr(one, "says", "") or getattr(one, "about", "") or getattr(one, "__doc__", "") or ""
+    return Extra(
+        name=name,
+        about=" ".join(about.split()),
+        presets=tuple(getattr(one, "presets", ())),
+        seeds=int(getattr(one, "seeds", 1)),
+        readout=bool(getattr(one, "readout", False)),
+        make=make,
+    )

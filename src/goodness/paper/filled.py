@@ -1,0 +1,232 @@
+"""One of the paper's tables with our numbers beside it: every cell filled from the pool, or with the reason why not.
+
+Nothing of the paper's enters ours. A mean is over the seeds that the paper's is over, and says how many there are; runs
+that do not belong together (another version, other data, other test images) give none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from goodness.errors import RunError, UserError
+from goodness.paper import readers
+from goodness.paper.derived import InTable, OfPair, derived
+from goodness.paper.numbers import Cell
+from goodness.paper.pool import Need, Pool
+from goodness.paper.readers import Unreadable
+from goodness.paper.suites import PaperTable, is_left_out, runs_of, seeds_of
+from goodness.runs import Run
+from goodness.stats import MeanAndStd, mean_and_std
+from goodness.sweep.state import environment_of
+
+State = Literal["no runs", "not run", "running", "partial", "complete"]
+POINTS = 1.0
+"""Per cent: how far a mean may lie from the paper's, unless twice the paper's deviation is more."""
+SHARE = 0.2
+"""The same of a number that is no percentage, as a share of the paper's."""
+OF_THE_MACHINE = ("seconds", "hours")
+"""Metrics that are no match or miss: they depend on the hardware."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ours:
+    """Our number for a cell, or why there is none."""
+
+    values: Mapping[int, float] = field(default_factory=dict)
+    """By seed; a number that is derived from several runs stands under `DERIVED`."""
+    wanted: tuple[int, ...] = ()
+    """Seeds; none for what follows from other cells."""
+    why: str = ""
+
+    @property
+    def score(self) -> MeanAndStd | None:
+        return mean_and_std(list(self.values.values())) if self.values else None
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether nothing is missing that was wanted."""
+        return bool(self.values) and (DERIVED in self.values or set(self.wanted) <= set(self.values))
+
+
+DERIVED = -1
+CITED = readers.NOT_OURS["cited_accuracy"]
+NO_SINGLE_RUN = "no single run's"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filled:
+    """A table, ours and the paper's."""
+
+    table: PaperTable
+    pool: Pool
+    needs: Mapping[Need, bool]
+    missing: Mapping[Need, bool]
+    ours: Mapping[tuple[str, str], Ours]
+    """By row and column."""
+    state: State
+    trouble: Sequence[str] = ()
+    """Runs that are there and cannot be used."""
+    made_by: Sequence[str] = ()
+    """Versions and devices of the runs."""
+    sources: Sequence[str] = ()
+    """Hashes of the source code that made them: one, where all rows are of one version."""
+
+    @property
+    def verdict(self) -> tuple[int, int]:
+        """How many of our numbers lie near the paper's, of how many that can be held against it."""
+        if not self.pool.scale.is_comparable:
+            return 0, 0
+        judged = [is_near(cell, self.ours[cell.row, cell.column]) for cell in self.table.cells]
+        return sum(one is True for one in judged), sum(one is not None for one in judged)
+
+
+def tolerance(cell: Cell) -> float:
+    """How far from the paper's number still counts as near: twice its deviation, at least a point or a fifth."""
+    assert cell.value is not None
+    least = POINTS if cell.unit in ("%", "points") else SHARE * abs(cell.value)
+    return max(2 * (cell.spread or 0.0), least)
+
+
+def is_near(cell: Cell, ours: Ours) -> bool | None:
+    """Whether our mean lies near the paper's; None where there is no number to hold against another."""
+    if cell.value is None or ours.score is None or not ours.is_complete or cell.metric in OF_THE_MACHINE:
+        return None
+    return abs(ours.score.mean - cell.value) <= tolerance(cell) + 1e-9
+
+
+def fill(one: PaperTable, pool: Pool, seeds: Iterable[int] | None = None) -> Filled:
+    """A table from the runs that lie in the pool."""
+    filler = _Filler(one, pool, None if seeds is None else tuple(seeds))
+    needs = one.needs(pool.scale, filler.seeds)
+    missing = pool.missing(needs)
+    return Filled(
+        table=one,
+        pool=pool,
+        needs=needs,
+        missing=missing,
+        ours={(cell.row, cell.column): filler.ours(cell) for cell in one.cells},
+        state=state_of(one, pool, needs, missing),
+        trouble=tuple(dict.fromkeys(filler.trouble)),
+        made_by=tuple(dict.fromkeys(filler.made_by)),
+        sources=tuple(dict.fromkeys(filler.sources)),
+    )
+
+
+def state_of(one: PaperTable, pool: Pool, needs: Mapping[Need, bool], missing: Mapping[Need, bool]) -> State:
+    """Where a table stands."""
+    if one.without:
+        return "no runs"
+    if not missing:
+        return "complete"
+    if any(pool.standing(*need, readout).state == "running" for need, readout in missing.items()):
+        return "running"
+    is_begun = len(missing) < len(needs) or any(pool.run(*need) is not None for need in missing)
+    return "partial" if is_begun else "not run"
+
+
+class _Filler:
+    def __init__(self, one: PaperTable, pool: Pool, seeds: tuple[int, ...] | None) -> None:
+        self.one, self.pool, self.seeds = one, pool, seeds
+        self.trouble: list[str] = []
+        self.made_by: list[str] = []
+        self.sources: list[str] = []
+        self.known: dict[tuple[str, str], Ours] = {}
+        self.orders: dict[str, tuple[str, str]] = {}  # of each data set: the first run's test order, and its name
+
+    def ours(self, cell: Cell) -> Ours:
+        key = cell.row, cell.column
+        if key not in self.known:
+            self.known[key] = self._ours(cell)
+        return self.known[key]
+
+    def _ours(self, cell: Cell) -> Ours:
+        if self.one.without or cell.metric in readers.NOT_OURS:
+            return Ours(why=self.one.without or readers.NOT_OURS[cell.metric])
+        wanted = seeds_of(cell, self.pool.scale, self.seeds)
+        rule = derived(cell)
+        if not wanted:  # of a seed that was not asked for
+            return Ours(why="not run")
+        try:
+            if isinstance(rule, InTable):
+                return Ours(values={DERIVED: rule.value(self._mean)})
+            if isinstance(rule, OfPair):
+                return self._of_pair(rule, wanted)
+        except Unreadable as why:
+            return Ours(wanted=wanted, why=str(why))
+        if is_left_out(cell) or not readers.is_readable(cell):
+            return Ours(why=CITED if self._is_cited(cell.row) else NO_SINGLE_RUN)
+        return self._of_runs(cell, wanted)
+
+    def _is_cited(self, row: str) -> bool:
+        return any(one.row == row and one.metric.startswith("cited") for one in self.one.cells)
+
+    def _mean(self, row: str, column: str) -> float:
+        """Of another cell of the table; one that lacks seeds gives none."""
+        cell = next(one for one in self.one.cells if (one.row, one.column) == (row, column))
+        ours = self.ours(cell)
+        if ours.score is None or not ours.is_complete:
+            raise Unreadable(ours.why or "incomplete")
+        return ours.score.mean
+
+    def _of_pair(self, rule: OfPair, wanted: tuple[int, ...]) -> Ours:
+        sides = [self.runs(preset, wanted, readout=True) for preset in rule.presets]
+        for runs, why in sides:
+            if why or not runs:
+                return Ours(wanted=wanted, why=why or "not run")
+        left, right = ([runs[seed] for seed in wanted] for runs, _ in sides)
+        return Ours(values={DERIVED: rule.value(left, right)}, wanted=wanted)
+
+    def _of_runs(self, cell: Cell, wanted: tuple[int, ...]) -> Ours:
+        (preset,), readout = runs_of(cell)
+        runs, why = self.runs(preset, wanted, readout)
+        values: dict[int, float] = {}
+        for seed, run in runs.items():
+            try:
+                values[seed] = readers.read(run, cell)
+            except Unreadable as reason:
+                why = str(reason)
+            except (UserError, RunError, KeyError, TypeError, ValueError, OSError) as reason:
+                why = "unreadable"
+                self.trouble.append(f"{run.path}: {reason}")
+        return Ours(values=values, wanted=wanted, why=why)
+
+    def runs(self, preset: str, wanted: tuple[int, ...], readout: bool) -> tuple[dict[int, Run], str]:
+        """The runs of these seeds, and why some or all are not there."""
+        trouble = self.pool.trouble(preset, wanted, readout)
+        if trouble:
+            self.trouble.append(f"{preset}: not averaged, its runs are not of one kind ({trouble})")
+            return {}, "refused"
+        notes = self.pool.notes(preset, wanted, readout)
+        self.trouble += [f"{preset}: its runs are not of one version ({note})" for note in notes]
+        found: dict[int, Run] = {}
+        why = ""
+        for seed in wanted:
+            here = self.pool.look(preset, seed, readout)
+            if here.run is None:
+                why = here.why if len(here.why) <= 24 else "refused"
+                if why == "refused":
+                    self.trouble.append(f"{preset}, seed {seed}: {here.why}")
+            elif self._has_other_test_images(preset, seed):
+                return {}, "refused"
+            else:
+                found[seed] = here.run
+                self._note_maker(here.run)
+        return found, why
+
+    def _has_other_test_images(self, preset: str, seed: int) -> bool:
+        """Rows of one data set stand beside each other only if they were scored on the same images in one order."""
+        data = self.pool.cell(preset, seed).config.data
+        order = self.pool.test_order(preset, seed)
+        first, name = self.orders.setdefault(data, (order, f"{preset}, seed {seed}"))
+        if order == first:
+            return False
+        self.trouble.append(f"{preset}, seed {seed}: other test images, or in another order, than {name}")
+        return True
+
+    def _note_maker(self, run: Run) -> None:
+        facts = environment_of(run)
+        names = f"goodness {facts.get('goodness')}, torch {facts.get('torch')}, {facts.get('dtype')}"
+        self.made_by.append(f"{run.config.data}: {names}, on {facts.get('device_name')}")
+        self.sources.append(str(facts.get("source")))

@@ -1,0 +1,300 @@
+"""Every finding of the paper as a test on collected runs: what it says, what would settle it, and the verdict.
+
+    for finding in findings.values():
+        print(finding.name, finding.verdict(runs).sentence)
+
+`runs` are finished runs by preset and seed. docs/findings.md has the rules, written down before the runs they judge.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+from goodness.paper import judges, judges_of_health, judges_of_theory
+from goodness.paper import measured as of
+from goodness.paper.accuracies import number
+from goodness.paper.judges_of_health import Family
+from goodness.paper.numbers import of_preset, table
+from goodness.paper.verdicts import IDLE, LOST, POINT, SPREAD, Finding
+from goodness.runs import Run
+
+VARIANTS: tuple[str, ...] = tuple(dict.fromkeys(one.preset for one in table("full_main_results") if one.preset))
+"""The paper's thirteen variants on CIFAR-10."""
+DENSE = ("gamma0-dense", "lcff-dense", "cp-fair-dense", "gated-dense", "mgc-dense")
+
+REVERSAL = (
+    number("depth_comparison", "Adpt tau=1, kappa=4 (cumul)", "L4: L3/L0"),
+    number("depth_comparison", "Adpt tau=1, kappa=4 (cumul)", "L8: L7/L0"),
+)
+
+
+def _deepest(preset: str) -> float:
+    """The deepest block's mined separation as the paper's first table of this run has it."""
+    cells = [one for one in of_preset(preset, "sep_cur_mined") if one.value is not None]
+    return next(value for one in reversed([c for c in cells if c.table == cells[0].table]) if (value := one.value))
+
+
+FAMILIES = (
+    Family(
+        name="CIFAR-100",
+        presets=("cifar100-gamma0", "cifar100-gated", "cifar100-cumulative"),
+        paper=(
+            number("main_dissociation", "Range", "sep_cur_nl (L3)"),
+            number("dissociation_ci", "gamma=0 vs. cumulative", "Mean Delta acc."),
+        ),
+    ),
+    Family(
+        name="CIFAR-10, L4/D128",
+        presets=("d128-gamma0", "d128-gated-t1-k0", "d128-cumulative", "d128-lcff"),
+        paper=(_deepest("d128-gated-t1-k0") / _deepest("d128-lcff"), None),
+    ),
+    Family(
+        name="CIFAR-10, L8/D128",
+        presets=("l8-gamma0", "l8-gated-t1-k0", "l8-cumulative", "l8-lcff"),
+        paper=(_deepest("l8-gated-t1-k0") / _deepest("l8-lcff"), None),
+    ),
+    Family(
+        name="CIFAR-10, L4/D256",
+        presets=("gamma0", "cp-fair", "lcff"),
+        paper=(_deepest("gamma0") / _deepest("cp-fair"), None),
+        note="they differ in their repairs and SAM too",
+    ),
+    Family(
+        name="CIFAR-10, L4/D256 dense",
+        presets=("gamma0-dense", "gated-dense", "cp-fair-dense", "lcff-dense"),
+        note="they differ in their repairs too",
+    ),
+)
+
+RIDING = (
+    ("gamma0-dense", "lcff-dense"),
+    ("gamma0", "lcff"),
+    ("d128-gamma0", "d128-cumulative"),
+    ("d128-gamma0", "d128-lcff"),
+    ("l8-gamma0", "l8-cumulative"),
+    ("l8-gamma0", "l8-lcff"),
+    ("cifar100-gamma0", "cifar100-cumulative"),
+)
+EARLY = (
+    ("d128-gated-t3-k0", "d128-cumulative"),
+    ("l8-gated-t1-k0", "l8-cumulative"),
+    ("gated-dense", "lcff-dense"),
+    ("cifar100-gated", "cifar100-cumulative"),
+)
+STAGE2 = {10: ("gamma0-dense", "gamma0"), 100: ("cifar100-gamma0",), 200: ("tiny-gamma0",)}
+STAGE2_PAPER = {
+    10: number("in_text", "Stage 2 over Stage 1, CIFAR-10", "gain"),
+    100: number("in_text", "Stage 2 over Stage 1, CIFAR-100", "gain"),
+    200: number("in_text", "Stage 2 over Stage 1, Tiny ImageNet", "gain"),
+}
+WITH_HISTORY = ("d128-cumulative", "d128-lcff", "lcff-dense", "cp-fair-dense")
+
+
+def _goodness_sum(run: Run) -> float | None:
+    """Goodness under the right label, all blocks together: what the paper calls g+ of the last block."""
+    values = of.by_block(run, "g_pos")
+    return sum(values) if values else None
+
+
+def _separation_rate(run: Run) -> float | None:
+    return of.deepest(run, "sep_rate")
+
+
+def _load_bearing(name: str, says: str, where: str, without: str, row: str, label: str) -> Finding:
+    """cp-fair against itself with one part less."""
+    return Finding(
+        name=name,
+        says=says,
+        where=where,
+        rule=f"Unit: seeds, paired. Holds where the loss is above zero with its 95 % interval; does not where the "
+        f"interval ends below {IDLE} points. The paper's value is of one seed, Stage 2 with TTA.",
+        presets=("cp-fair", without),
+        judge=partial(
+            judges.costs,
+            whole="cp-fair",
+            without=without,
+            paper=-number(label, row, "Delta (pp)"),
+        ),
+    )
+
+
+ALL = (
+    Finding(
+        name="theorem-1",
+        says="Where the earlier blocks' evidence enters a block's loss, its gradient is exactly the local one times R.",
+        where="thm:attenuation, fig:grad_attenuation",
+        rule="Unit: one image's gradient at one block of a trained network. Holds where all follow the formula to nine "
+        "digits and none leaves the theorem's bounds; one that does refutes it.",
+        presets=WITH_HISTORY,
+        seeds=1,
+        judge=partial(judges_of_theory.theorem, presets=WITH_HISTORY),
+    ),
+    Finding(
+        name="theorem-1-applies",
+        says="On most test images block and past are both right, which is what the theorem's bounds assume.",
+        where="tab:assumption_coverage, fig:grad_attenuation",
+        rule="Unit: test images, pooled over seeds. Holds where the share is above a half with its interval at every "
+        "block that has a past; does not where it is below a half at one.",
+        presets=WITH_HISTORY,
+        seeds=1,
+        judge=partial(judges_of_theory.coverage, presets=WITH_HISTORY),
+    ),
+    Finding(
+        name="accumulation-makes-blocks-ride",
+        says="Under gamma above zero the deepest block separates less by itself than under gamma = 0.",
+        where="tab:freeriding, tab:gated_full, tab:L8_sep",
+        rule="Unit: seeds, paired; ratio of the deepest mined separations. Holds where it is below one with its "
+        "interval in every pair of rules; does not where it is above one in a pair.",
+        presets=tuple(dict.fromkeys(preset for pair in RIDING for preset in pair)),
+        judge=partial(
+            judges_of_health.riding,
+            pairs=RIDING,
+            paper={cumulative: _deepest(cumulative) / _deepest(local) for local, cumulative in RIDING[1:]},
+        ),
+    ),
+    Finding(
+        name="dissociation",
+        says="Rules that make the deepest block far healthier leave the accuracy where it was.",
+        where="tab:main_dissociation, tab:dissociation_ci, tab:dissociation_full",
+        rule=f"Unit: seeds, paired. Holds where the deepest separation differs at least {SPREAD:g} times between two "
+        f"rules (lower end of the interval) and every pair of accuracies is shown to lie within ±{POINT:g} point (two "
+        f"one-sided tests, 5 %). Does not where a pair is beyond ±{POINT:g} point with its whole interval, or where "
+        "separations are shown to differ less. On the same images (paired bootstrap) the networks at hand are compared "
+        "beside it.",
+        presets=tuple(dict.fromkeys(preset for family in FAMILIES for preset in family.presets)),
+        judge=partial(judges_of_health.dissociation, families=FAMILIES),
+    ),
+    Finding(
+        name="mgc",
+        says="A loss that gives back the gradient that history takes away should leave accuracy where it was; the "
+        "paper names it as what could refute it, and leaves it unrun.",
+        where="app:attenuation_compensated",
+        rule="Unit: seeds, paired. If the deepest block separates at least half as much as under the local rule (lower "
+        f"end of the interval), then: accuracy beyond ±{POINT:g} point of the local or the cumulative run with its "
+        f"whole interval refutes the dissociation; accuracy shown to lie within ±{POINT:g} point of both bears it "
+        "out. If it does not separate so much, nothing is decided.",
+        presets=("mgc-dense", "gamma0-dense", "lcff-dense"),
+        judge=partial(judges_of_health.compensated, mgc="mgc-dense", local="gamma0-dense", cumulative="lcff-dense"),
+    ),
+    Finding(
+        name="two-blocks-suffice",
+        says="The first two blocks alone keep at least 98 % of the accuracy of four, in every variant.",
+        where="sec. 1",
+        rule="Unit: test images of each network; the worst decides. Holds where every ratio is above 0.98 with its "
+        "interval; does not where one is below it beyond doubt (corrected for their number).",
+        presets=(*VARIANTS, *DENSE, "lcff"),
+        seeds=1,
+        judge=partial(judges.truncation, presets=(*VARIANTS, *DENSE, "lcff"), keep=2, share=0.98),
+    ),
+    Finding(
+        name="wrong-labels-carry-the-signal",
+        says="Negatives with a wrong label are as good alone as together with wrong images; wrong images alone are "
+        "worse.",
+        where="tab:hnm_ksweep",
+        rule="Unit: seeds, paired. Holds where wrong labels alone are ahead of wrong images alone with their interval, "
+        f"and no more than {LOST} points behind both together; does not where they are behind.",
+        presets=("cp-fair-nl-only", "cp-fair-ni-only", "cp-fair"),
+        judge=partial(
+            judges.wrong_labels,
+            both="cp-fair",
+            labels="cp-fair-nl-only",
+            wrong_images="cp-fair-ni-only",
+            paper=-number("hnm_ksweep", "NI only (wrong-image neg.)", "Delta (pp)"),
+        ),
+    ),
+    _load_bearing(
+        "mining-is-load-bearing",
+        "Without hard wrong labels accuracy falls.",
+        "tab:component_ablation, tab:hnm_ksweep",
+        "cp-fair-no-mining",
+        "Hard negative mining → random neg.",
+        "component_ablation",
+    ),
+    _load_bearing(
+        "moving-average-is-load-bearing",
+        "Without a moving average of the weights accuracy falls.",
+        "tab:aspect_ema_ablation",
+        "cp-fair-no-ema",
+        "No EMA teacher (eval-EMA also disabled)",
+        "aspect_ema_ablation",
+    ),
+    _load_bearing(
+        "aspects-are-load-bearing",
+        "With the energy alone as the goodness, in place of four aspects, accuracy falls.",
+        "tab:component_ablation",
+        "cp-fair-one-aspect",
+        "Multi-aspect → single aspect",
+        "component_ablation",
+    ),
+    Finding(
+        name="depth-reverses-kappa-4",
+        says="The gate with kappa = 4 lets the last of four blocks ride, and not the last of eight.",
+        where="tab:depth_comparison, fig:depth_effect_comparison",
+        rule="Unit: seeds; ratio of the last block's goodness to the first's. Holds where it is below one with four "
+        "blocks and above one with eight, with both intervals. (With four blocks the runs have SAM, with eight none.)",
+        presets=("d128-gated-t1-k4", "l8-gated-t1-k4"),
+        judge=partial(judges.reversal, shallow="d128-gated-t1-k4", deep="l8-gated-t1-k4", paper=REVERSAL),
+    ),
+    Finding(
+        name="separation-predicts-accuracy",
+        says="Across variants, a higher wrong-label separation at the last block goes with a higher accuracy.",
+        where="fig:magnitude_vs_sep",
+        rule="Unit: variants (the mean of their seeds). Holds where Pearson's r is above zero with Fisher's interval; "
+        "does not where the interval ends below 0.3.",
+        presets=(*VARIANTS, *DENSE),
+        seeds=1,
+        judge=partial(
+            judges_of_health.predicts,
+            presets=(*VARIANTS, *DENSE),
+            of_run=_separation_rate,
+            paper=number("in_text", "13 variants", "r of sep_nl L3 and test accuracy"),
+        ),
+    ),
+    Finding(
+        name="magnitude-does-not-predict-accuracy",
+        says="Across variants, how large the goodness is has nothing to do with the accuracy.",
+        where="fig:magnitude_vs_sep",
+        rule="Unit: variants. Holds where the interval of Pearson's r lies within ±0.5; does not where it leaves out "
+        "zero. The paper's own r = 0.06 of 13 has an interval of -0.51 to 0.59, which tells neither.",
+        presets=(*VARIANTS, *DENSE),
+        seeds=1,
+        judge=partial(
+            judges_of_health.does_not_predict,
+            presets=(*VARIANTS, *DENSE),
+            of_run=_goodness_sum,
+            paper=number("in_text", "13 variants", "r of g+ L3 and test accuracy"),
+        ),
+    ),
+    Finding(
+        name="stage-2-grows-with-classes",
+        says="A readout on the frozen network gains next to nothing on ten classes and points on two hundred.",
+        where="sec:tiny_imagenet_metrics, sec:secondary_analysis",
+        rule="Unit: runs, each with its own gain. Holds where the slope over the logarithm of the class count is above "
+        "zero with its interval and the data sets are in order; does not where the interval ends below zero.",
+        presets=tuple(preset for presets in STAGE2.values() for preset in presets),
+        judge=partial(judges.gain_grows, by_classes=STAGE2, paper=STAGE2_PAPER),
+    ),
+    Finding(
+        name="batch-size-moves-wrong-image-separation",
+        says="With batches of 128 the right image leads another one less often, at the last block, than with 512.",
+        where="sec:secondary_analysis",
+        rule="Unit: variants; rates at the deepest block. Holds where batch 512 is ahead with Welch's interval; does "
+        "not where the interval ends below a point. The paper's variants of batch 128 differ in more than that.",
+        presets=VARIANTS,
+        seeds=1,
+        judge=partial(judges.batch_size, presets=VARIANTS, paper=99.6 - 94.7),
+    ),
+    Finding(
+        name="gating-helps-early-exit",
+        says="Under the gate more images can leave at an early block than under a constant gamma, at the same loss.",
+        where="sec:secondary_analysis, fig:depth_truncation, fig:early_exit_L8",
+        rule=f"Unit: seeds, paired; the largest share of the blocks' work that early exit saves at {LOST} points lost. "
+        "Holds where the gate saves more with its interval; does not where it saves less. The first pair of rules "
+        "that has runs decides.",
+        presets=tuple(dict.fromkeys(preset for pair in EARLY for preset in pair)),
+        judge=partial(judges.leaving_early, pairs=EARLY),
+    ),
+)
+
+findings: dict[str, Finding] = {one.name: one for one in ALL}
+"""All of them, by name."""

@@ -1,0 +1,285 @@
+"""How findings are judged: each function takes the runs and what to compare, and gives a verdict.
+
+Claims about training have seeds as their unit: numbers of one seed are paired, and intervals are Student's over seeds.
+Claims about a trained network have its test images as their unit. A verdict says which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from goodness.paper import measured as of
+from goodness.paper.measured import Runs
+from goodness.paper.verdicts import (
+    FAILS,
+    HOLDS,
+    IDLE,
+    LOST,
+    OPEN,
+    Verdict,
+    measured,
+    nothing_yet,
+    ratio_interval,
+    told,
+    too_few,
+    written,
+)
+from goodness.runs import Run
+from goodness.stats import (
+    Interval,
+    difference_interval,
+    mean_interval,
+    ratio_of_shares,
+    slope_interval,
+)
+
+# One part less
+
+
+def costs(runs: Runs, whole: str, without: str, paper: float | None) -> Verdict:
+    """What the removal of a part costs in points, paired over seeds."""
+    missing = [preset for preset in (whole, without) if not of.present(runs, [preset])]
+    lost = of.differences(runs, whole, without, of.accuracy)
+    if missing or not lost:
+        return nothing_yet(missing or [f"{whole} and {without} with the same seed"])
+    found = mean_interval(list(lost.values()))
+    what = f"accuracy of {whole} minus that of {without}, points"
+    if found.low is None or found.high is None:
+        outcome, sentence = OPEN, f"Removing it costs {found.estimate:+.2f} points; {too_few(found)}."
+    elif found.low > 0:
+        outcome, sentence = HOLDS, f"Removing it costs {written(found)} points."
+    elif found.high < IDLE:
+        outcome, sentence = FAILS, f"Removing it costs {written(found)} points, less than {IDLE}."
+    else:
+        outcome, sentence = OPEN, f"Removing it costs {written(found)} points: the interval has room for both."
+    return told(outcome, sentence.replace("-", "−"), what, found, paper=paper)
+
+
+def wrong_labels(runs: Runs, both: str, labels: str, wrong_images: str, paper: float | None) -> Verdict:
+    """Wrong labels alone against wrong images alone, and against both."""
+    missing = [preset for preset in (labels, wrong_images) if not of.present(runs, [preset])]
+    ahead = of.differences(runs, labels, wrong_images, of.accuracy)
+    if missing or not ahead:
+        return nothing_yet(missing or [f"{labels} and {wrong_images} with the same seed"])
+    found = mean_interval(list(ahead.values()))
+    what, details = f"accuracy of {labels} minus that of {wrong_images}, points", []
+    kept = of.differences(runs, labels, both, of.accuracy)
+    of_both = mean_interval(list(kept.values())) if kept else None
+    if of_both is not None:
+        details.append(measured(f"accuracy of {labels} minus that of {both}, points", of_both, paper=0.0))
+    if found.low is None or found.high is None:
+        sentence = f"Wrong labels alone lead wrong images alone by {written(found)} points; {too_few(found)}."
+        return told(OPEN, sentence, what, found, paper=paper, details=details)
+    ahead_of_images = f"Wrong labels alone lead wrong images alone by {written(found)} points"
+    if found.high <= 0:
+        outcome, sentence = FAILS, f"{ahead_of_images}: they are not."
+    elif of_both is not None and of_both.high is not None and of_both.high < -LOST:
+        outcome, sentence = FAILS, f"{ahead_of_images}, but both together by {written(of_both)}."
+    elif found.low > 0 and of_both is not None and of_both.low is not None and of_both.low > -LOST:
+        outcome, sentence = HOLDS, f"{ahead_of_images} and lose nothing to both together: {written(of_both)} points."
+    else:
+        outcome, sentence = OPEN, f"{ahead_of_images}; the intervals have room for both answers."
+    return told(outcome, sentence, what, found, paper=paper, details=details)
+
+
+# Depth
+
+
+def truncation(runs: Runs, presets: Sequence[str], keep: int, share: float) -> Verdict:
+    """The first blocks' accuracy over that of all, network by network; the worst decides. Images are the unit."""
+    found: list[tuple[str, Interval, Interval]] = []
+    networks = [
+        (preset, seed, run)
+        for preset in presets
+        for seed, run in sorted(runs.get(preset, {}).items())
+        if len(of.truncation(run)) > keep and of.images(run)
+    ]
+    for preset, seed, run in networks:
+        curve, n = [value / 100 for value in of.truncation(run)], of.images(run) or 1
+        if curve[-1] <= 0:
+            continue
+        few, whole = max(curve[keep - 1], 1 / n), curve[-1]
+        strict = 1 - 0.05 / len(networks)  # that one of many falls short by chance is likely: Bonferroni
+        name = f"{preset}, seed {seed}"
+        found.append((name, ratio_of_shares(few, whole, n), ratio_of_shares(few, whole, n, confidence=strict)))
+    if not found:
+        return nothing_yet(presets[:3])
+    worst_name, worst, _ = min(found, key=lambda one: one[1].estimate)
+    details = [
+        measured(f"accuracy of {keep} blocks over that of all, {name}", ratio, "images") for name, ratio, _ in found
+    ]
+    short = [name for name, _, strict in found if strict.high is not None and strict.high < share]
+    unsure = [name for name, ratio, _ in found if ratio.low is not None and ratio.low < share]
+    least = f"The least of {len(found)} networks ({worst_name}) keeps {100 * worst.estimate:.1f} %"
+    if short:
+        outcome, sentence = FAILS, f"{least}; {len(short)} fall short of {100 * share:.0f} % beyond doubt."
+    elif not unsure:
+        outcome, sentence = HOLDS, f"{least}; all are above {100 * share:.0f} % with their intervals."
+    else:
+        sentence = (
+            f"{least}; of {len(unsure)} the interval reaches below {100 * share:.0f} %, and of none it ends there."
+        )
+        outcome = OPEN
+    what = f"least share of the accuracy that the first {keep} blocks keep"
+    return told(outcome, sentence, what, worst, "images", share, details)
+
+
+def reversal(runs: Runs, shallow: str, deep: str, paper: tuple[float, float]) -> Verdict:
+    """The last block's goodness over the first's: below one in the shallow network, above one in the deep."""
+    missing = [preset for preset in (shallow, deep) if not of.present(runs, [preset])]
+    sides = [
+        list(of.over_seeds(runs, preset, lambda run: of.first_to_last(run, "g_pos")).values())
+        for preset in (shallow, deep)
+    ]
+    if missing or not all(sides):
+        return nothing_yet(missing or [shallow, deep])
+    flat, steep = (ratio_interval(side) for side in sides)
+    details = [
+        measured(f"last block's goodness over the first's, {preset}", found, paper=value)
+        for preset, found, value in zip((shallow, deep), (flat, steep), paper)
+    ]
+    change = steep.estimate / flat.estimate
+    both = f"{shallow} has {written(flat, sign=False)}, {deep} {written(steep, sign=False)}"
+    logs = [[math.log(ratio) for ratio in side] for side in sides]
+    found = difference_interval(logs[1], logs[0])
+    ends = [None if end is None else math.exp(end) for end in (found.low, found.high)]
+    total = Interval(change, ends[0], ends[1], found.n)
+    if flat.high is None or steep.low is None or steep.high is None or flat.low is None:
+        outcome, sentence = OPEN, f"{both}; {too_few(min(flat, steep, key=lambda one: one.n))}."
+    elif flat.high < 1 < steep.low:
+        outcome, sentence = HOLDS, f"{both}: from riding to working."
+    elif flat.low > 1 or steep.high < 1 or (total.high is not None and total.high < 1):
+        outcome, sentence = FAILS, f"{both}: no reversal."
+    else:
+        outcome, sentence = OPEN, f"{both}: the intervals reach over one."
+    what = f"that ratio in {deep} over that in {shallow}"
+    return told(outcome, sentence, what, total, paper=paper[1] / paper[0], details=details)
+
+
+def leaving_early(runs: Runs, pairs: Sequence[tuple[str, str]]) -> Verdict:
+    """How much of the blocks' work early exit saves at half a point's cost, the gate against a constant gamma."""
+    details, verdicts = [], []
+    for gated, constant in pairs:
+        for preset in (gated, constant):
+            saved = of.over_seeds(runs, preset, saved_by_leaving)
+            if saved:
+                what = f"share of the blocks' work saved at {LOST} points lost, {preset}"
+                details.append(measured(what, mean_interval(list(saved.values()))))
+            left = of.over_seeds(runs, preset, left_early)
+            if left:
+                what = f"share of images that leave before the last block at {LOST} points lost, {preset}"
+                details.append(measured(what, mean_interval(list(left.values()))))
+        apart = of.differences(runs, gated, constant, saved_by_leaving)
+        if apart:
+            verdicts.append((gated, constant, mean_interval(list(apart.values()))))
+    if not verdicts:
+        return nothing_yet([preset for pair in pairs for preset in pair], details)
+    gated, constant, found = verdicts[0]
+    saves = f"{gated} saves {written(found.scaled(100), 1)} points more of the work than {constant}"
+    if found.low is None or found.high is None:
+        outcome, sentence = OPEN, f"{saves}; {too_few(found)}."
+    elif found.low > 0:
+        outcome, sentence = HOLDS, f"{saves}."
+    elif found.high <= 0:
+        outcome, sentence = FAILS, f"{saves}: it does not."
+    else:
+        outcome, sentence = OPEN, f"{saves}: the interval has room for both."
+    what = f"share of the work saved, {gated} minus {constant}"
+    return told(outcome, sentence, what, found, details=details)
+
+
+def earliest_exit(run: Run) -> dict[str, float]:
+    """The point of the early-exit curve that saves most at no more than half a point lost; empty where there is none.
+
+    Half a point of the whole network's accuracy, with room for rounding.
+    """
+    curve = of.health(run).get("early_exit") or []
+    kept = [point for point in curve if point["accuracy"] >= curve[-1]["accuracy"] - LOST / 100 - 1e-9]
+    return max(kept, key=lambda point: point["saved"], default={})
+
+
+def saved_by_leaving(run: Run) -> float | None:
+    """The share of the blocks' work that is not done there."""
+    return earliest_exit(run).get("saved")
+
+
+def left_early(run: Run) -> float | None:
+    """The share of images that leave before the last block there; older runs do not have it on record."""
+    return earliest_exit(run).get("left")
+
+
+# Stage 2 and batch size
+
+
+def gain_grows(runs: Runs, by_classes: dict[int, tuple[str, ...]], paper: dict[int, float]) -> Verdict:
+    """Stage 2 minus Stage 1 in points, against the number of classes: the slope over tenfold classes."""
+
+    def gain(run: Run) -> float | None:
+        one, two = of.accuracy(run), of.readout_accuracy(run)
+        return None if one is None or two is None else two - one
+
+    points: list[tuple[int, float]] = []
+    for classes, presets in by_classes.items():
+        for preset in presets:
+            points += [(classes, value) for value in of.over_seeds(runs, preset, gain).values()]
+    details = [
+        measured(
+            f"gain of Stage 2 with {classes} classes, points",
+            mean_interval([y for x, y in points if x == classes]),
+            paper=paper.get(classes),
+        )
+        for classes in by_classes
+        if any(x == classes for x, _ in points)
+    ]
+    if len(details) < 2:
+        return nothing_yet([f"{presets[0]} with its readout" for presets in by_classes.values()], details)
+    found = slope_interval([math.log10(x) for x, _ in points], [y for _, y in points])
+    means = [one.estimate or 0.0 for one in details]
+    says = f"The gain grows by {written(found)} points for ten times the classes"
+    if found.low is None or found.high is None:
+        outcome, sentence = OPEN, f"{says}; {too_few(found, 'runs')}."
+    elif found.high <= 0:
+        outcome, sentence = FAILS, f"{says}: it does not."
+    elif found.low > 0 and means == sorted(means):
+        outcome, sentence = HOLDS, f"{says}, from data set to data set."
+    else:
+        outcome, sentence = OPEN, f"{says}; the interval or the order of the data sets leaves it open."
+    slope = _paper_slope(paper)
+    return told(outcome, sentence, "points of gain for ten times the classes", found, "runs", slope, details)
+
+
+def _paper_slope(paper: dict[int, float]) -> float:
+    return slope_interval([math.log10(classes) for classes in paper], list(paper.values())).estimate
+
+
+def batch_size(runs: Runs, presets: Sequence[str], paper: float) -> Verdict:
+    """sep_ni as a rate at the deepest block: runs of batch 512 against runs of batch 128, presets as units."""
+    by_batch: dict[int, list[float]] = {}
+    for preset in presets:
+        rate = of.mean_of(runs, preset, lambda run: of.deepest(run, "sep_ni_rate"))
+        if rate is not None:
+            run = next(iter(runs[preset].values()))
+            by_batch.setdefault(run.config.batch, []).append(100 * rate)
+    details = [
+        measured(f"wrong-image separation with batch {batch}, %", mean_interval(values), "variants")
+        for batch, values in sorted(by_batch.items())
+    ]
+    if 512 not in by_batch or 128 not in by_batch:
+        return nothing_yet(
+            ["variants of batch 512 and of batch 128 (fixed-nl, block0-label) that see wrong images"], details
+        )
+    found = difference_interval(by_batch[512], by_batch[128])
+    confounded = "the variants of batch 128 also have gamma = 1 and train longer"
+    says = f"The right image leads in {written(found)} points more with batch 512 than with 128"
+    if found.low is None or found.high is None:
+        outcome, sentence = OPEN, f"{says}; {too_few(found, 'variants')} ({confounded})."
+    elif found.low > 0:
+        outcome, sentence = HOLDS, f"{says} ({confounded})."
+    elif found.high < 1:
+        outcome, sentence = FAILS, f"{says}: less than a point ({confounded})."
+    else:
+        outcome, sentence = OPEN, f"{says}: the interval has room for both ({confounded})."
+    return told(
+        outcome, sentence, "wrong-image separation, batch 512 minus 128, points", found, "variants", paper, details
+    )

@@ -1,0 +1,272 @@
+"""Judges of findings on block health: who rides, whether accuracy follows, what goes along with it."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from goodness.paper import measured as of
+from goodness.paper.measured import Runs
+from goodness.paper.verdicts import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    POINT,
+    SEEDS,
+    SPREAD,
+    Measured,
+    Outcome,
+    Verdict,
+    measured,
+    nothing_yet,
+    ratio_interval,
+    told,
+    too_few,
+    written,
+)
+from goodness.runs import Run
+from goodness.stats import (
+    Interval,
+    correlation,
+    equivalence,
+    paired_bootstrap,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Family:
+    """Runs that differ in their rule; `note` says in what else."""
+
+    name: str
+    presets: tuple[str, ...]
+    paper: tuple[float | None, float | None] = (None, None)
+    """Spread of the deepest separation, and of the accuracies in points."""
+    note: str = ""
+
+
+def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
+    """The deepest separation spreads, the accuracies do not: by family, and together."""
+    judged = [one for family in families if (one := _dissociation_of(runs, family)) is not None]
+    if not judged:
+        return nothing_yet([family.presets[0] for family in families])
+    outcomes = [one.outcome for one in judged]
+    outcome: Outcome = FAILS if FAILS in outcomes else HOLDS if HOLDS in outcomes else OPEN
+    chosen = next(one for one in judged if one.outcome == outcome)
+    details = tuple(row for one in judged for row in one.details)
+    sentence = " ".join(one.sentence for one in judged)
+    return replace(chosen, outcome=outcome, sentence=sentence, details=details)
+
+
+def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
+    """One family's verdict: extremes of the deepest separation, and equivalence of every pair of accuracies."""
+
+    def separation(run: Run) -> float | None:
+        return of.deepest(run, "sep_cur_mined")
+
+    there = {preset: of.mean_of(runs, preset, separation) for preset in family.presets}
+    known = {preset: value for preset, value in there.items() if value is not None}
+    if len(known) < 2:
+        return None
+    most, least = max(known, key=lambda one: known[one]), min(known, key=lambda one: known[one])
+    shared = {
+        seed: (value, of.over_seeds(runs, least, separation)[seed])
+        for seed, value in of.over_seeds(runs, most, separation).items()
+        if seed in of.over_seeds(runs, least, separation)
+    }
+    details: list[Measured] = []
+    ratios = [high / low for high, low in shared.values() if low > 0 and high > 0]
+    is_wide, is_narrow = known[least] <= 0 < known[most], False
+    spread = ratio_interval(ratios) if ratios and len(ratios) == len(shared) and not is_wide else None
+    if spread is not None:
+        is_wide = spread.low is not None and spread.low >= SPREAD
+        is_narrow = spread.high is not None and spread.high < SPREAD
+        details.append(
+            measured(f"{family.name}: deepest separation, {most} over {least}", spread, paper=family.paper[0])
+        )
+    pairs = {
+        (a, b): equivalence(list(points.values()), POINT)
+        for a, b in itertools.combinations(known, 2)
+        if (points := of.differences(runs, a, b, of.accuracy))
+    }
+    for (a, b), one in pairs.items():
+        details.append(measured(f"{family.name}: accuracy, {a} minus {b}, points", one.difference))
+    on_images = _on_images(runs, most, least)
+    if on_images is not None:
+        what = f"{family.name}: accuracy, {most} minus {least}, points, on the same images (these networks)"
+        details.append(measured(what, on_images, "images"))
+    extreme = pairs.get((most, least)) or pairs.get((least, most))
+    if extreme is None:
+        return None
+    sign = 1 if (most, least) in pairs else -1
+    found = extreme.difference.scaled(sign)
+    if sign < 0:
+        found = Interval(found.estimate, found.high, found.low, found.n)
+    times = f"{spread.estimate:.1f} times" if spread is not None else "from below zero to above"
+    apart = f"{family.name}: the deepest separation spreads {times} ({most} against {least}), accuracy by"
+    apart = f"{apart} {written(found)} points"
+    if on_images is not None:
+        apart += f", {written(on_images)} on the same images"
+    few = min(one.difference.n for one in pairs.values())
+    if any(one.is_refuted for one in pairs.values()):
+        outcome, sentence = FAILS, f"{apart}: accuracies differ by more than {POINT:g} point."
+    elif is_narrow:
+        outcome, sentence = FAILS, f"{apart}: the separations hardly differ, so there is nothing to dissociate."
+    elif is_wide and all(one.is_shown for one in pairs.values()):
+        outcome, sentence = HOLDS, f"{apart}: every pair lies within ±{POINT:g} point (TOST over seeds)."
+    elif few < 2:
+        outcome, sentence = OPEN, f"{apart}; {too_few(Interval(0, None, None, few))}."
+    else:
+        outcome = OPEN
+        sentence = f"{apart}; the one is not shown to be wide, or not every pair to lie within ±{POINT:g} point."
+    sentence = f"{sentence[:-1]} ({family.note})." if family.note else sentence
+    what = f"{family.name}: accuracy of {most} minus that of {least}, points"
+    return told(outcome, sentence, what, found, paper=family.paper[1], details=details)
+
+
+def _on_images(runs: Runs, a: str, b: str) -> Interval | None:
+    """Difference of accuracies in points, paired bootstrap over all shared seeds' test images."""
+    right: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
+    for seed in sorted(runs[a].keys() & runs[b].keys()):
+        of_a, of_b = of.predictions(runs[a][seed]), of.predictions(runs[b][seed])
+        if of_a is not None and of_b is not None and np.array_equal(of_a.indices, of_b.indices):
+            right[0].append(of_a.correct)
+            right[1].append(of_b.correct)
+    if not right[0]:
+        return None
+    found = paired_bootstrap(np.concatenate(right[0]), np.concatenate(right[1]))
+    n = sum(len(one) for one in right[0])
+    return Interval(100 * found.mean, 100 * found.low, 100 * found.high, n)
+
+
+def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]) -> Verdict:
+    """The deepest block's separation under accumulation over that under the local rule; below one in every pair."""
+
+    def log_separation(run: Run) -> float | None:
+        value = of.deepest(run, "sep_cur_mined")
+        return None if value is None else math.log(max(value, 1e-3))  # a block below zero rides as much as one can
+
+    details, found = [], []
+    for local, cumulative in pairs:
+        apart = of.differences(runs, cumulative, local, log_separation)
+        useful = of.over_seeds(runs, local, lambda run: of.deepest(run, "sep_cur_mined"))
+        apart = {seed: value for seed, value in apart.items() if useful[seed] > 0}  # else there is nothing to lose
+        if apart:
+            one = ratio_interval([math.exp(value) for value in apart.values()])
+            found.append((local, cumulative, one))
+            what = f"deepest separation, {cumulative} over {local}"
+            details.append(measured(what, one, paper=paper.get(cumulative)))
+    if not found:
+        return nothing_yet([preset for pair in pairs for preset in pair])
+    local, cumulative, most = max(found, key=lambda one: one[2].estimate)
+    says = f"The deepest block separates {written(most, sign=False)} times as much under {cumulative} as under {local}"
+    if all(one.high is not None and one.high < 1 for _, _, one in found):
+        others = f", and less in {len(found) - 1} other pairs" if len(found) > 1 else ""
+        outcome, sentence = HOLDS, f"{says}{others}."
+    elif any(one.low is not None and one.low > 1 for _, _, one in found):
+        outcome, sentence = FAILS, f"{says}: it is no less."
+    elif any(one.low is None for _, _, one in found):
+        outcome, sentence = OPEN, f"{says}; {too_few(min((one for *_, one in found), key=lambda one: one.n))}."
+    else:
+        outcome, sentence = OPEN, f"{says}: the interval reaches one."
+    return told(
+        outcome,
+        sentence,
+        f"deepest separation, {cumulative} over {local}",
+        most,
+        paper=paper.get(cumulative),
+        details=details,
+    )
+
+
+def related(runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float | None]) -> Interval | None:
+    """Pearson's r with accuracy over presets, each the mean of its seeds; None where there are too few."""
+    points = [
+        (x, y)
+        for preset in presets
+        if (x := of.mean_of(runs, preset, of_run)) is not None
+        and (y := of.mean_of(runs, preset, of.accuracy)) is not None
+    ]
+    try:
+        return correlation([x for x, _ in points], [y for _, y in points]) if len(points) > 2 else None
+    except ValueError:
+        return None
+
+
+def predicts(runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float | None], paper: float) -> Verdict:
+    """Whether a measure goes along with accuracy: r above zero with its interval."""
+    found = related(runs, presets, of_run)
+    if found is None:
+        return nothing_yet([f"at least four of {', '.join(presets[:6])}, ..."])
+    says = f"r = {written(found)} over variants"
+    if found.low is None or found.high is None:
+        outcome, sentence = OPEN, f"{says}; {too_few(found, 'variants')}."
+    elif found.low > 0:
+        outcome, sentence = HOLDS, f"{says}: above zero."
+    elif found.high < 0.3:
+        outcome, sentence = FAILS, f"{says}: a weak relation at most."
+    else:
+        outcome, sentence = OPEN, f"{says}: the interval reaches zero."
+    return told(outcome, sentence, "Pearson's r with test accuracy", found, "variants", paper)
+
+
+def does_not_predict(
+    runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float | None], paper: float
+) -> Verdict:
+    """No relation: shown where the interval of r lies within +-0.5, refuted where it leaves out zero."""
+    found = related(runs, presets, of_run)
+    if found is None:
+        return nothing_yet([f"at least four of {', '.join(presets[:6])}, ..."])
+    says = f"r = {written(found)} over variants"
+    if found.low is None or found.high is None:
+        outcome, sentence = OPEN, f"{says}; {too_few(found, 'variants')}."
+    elif found.low > 0 or found.high < 0:
+        outcome, sentence = FAILS, f"{says}: there is a relation."
+    elif found.low > -0.5 and found.high < 0.5:
+        outcome, sentence = HOLDS, f"{says}: no more than a weak relation."
+    else:
+        outcome, sentence = OPEN, f"{says}: none is seen, but the interval has room for a strong one."
+    return told(outcome, sentence, "Pearson's r with test accuracy", found, "variants", paper)
+
+
+def compensated(runs: Runs, mgc: str, local: str, cumulative: str) -> Verdict:
+    """The paper's own target: a loss that cancels the attenuation and yet moves accuracy would refute it.
+
+    Cancelled means that the deepest block separates at least half as much as under the local rule.
+    """
+    missing = [preset for preset in (mgc, local, cumulative) if not of.present(runs, [preset])]
+    if missing:
+        return nothing_yet(missing)
+
+    def separation(run: Run) -> float | None:
+        value = of.deepest(run, "sep_cur_mined")
+        return None if value is None else max(value, 1e-3)
+
+    mine, theirs = (of.over_seeds(runs, preset, separation) for preset in (mgc, local))
+    health = [mine[seed] / theirs[seed] for seed in mine if seed in theirs]
+    moved = {other: of.differences(runs, mgc, other, of.accuracy) for other in (local, cumulative)}
+    if not health or not all(moved.values()):
+        return nothing_yet([f"{mgc}, {local} and {cumulative} with the same seeds"])
+    repaired = ratio_interval(health)
+    pairs = {other: equivalence(list(values.values()), POINT) for other, values in moved.items()}
+    details = [measured(f"deepest separation, {mgc} over {local}", repaired)]
+    details += [measured(f"accuracy, {mgc} minus {other}, points", one.difference) for other, one in pairs.items()]
+    farthest = max(pairs, key=lambda other: abs(pairs[other].difference.estimate))
+    found = pairs[farthest].difference
+    says = f"MGC's deepest block separates {written(repaired, sign=False)} times as much as the local rule's"
+    moves = f"accuracy moves by {written(found)} points against {farthest}"
+    few = min(repaired.n, *(one.difference.n for one in pairs.values()))
+    if few < 2:
+        outcome, sentence = OPEN, f"{says}, {moves}; {too_few(Interval(0, None, None, few))}."
+    elif repaired.low is None or repaired.low < 1 / 2:
+        outcome, sentence = OPEN, f"{says}: the attenuation is not shown to be cancelled, so {moves} decides nothing."
+    elif any(one.is_refuted for one in pairs.values()):
+        outcome, sentence = FAILS, f"{says}, and yet {moves}: the dissociation is refuted."
+    elif all(one.is_shown for one in pairs.values()):
+        outcome, sentence = HOLDS, f"{says}, and {moves}, within ±{POINT:g} point of both."
+    else:
+        outcome, sentence = OPEN, f"{says}; {moves}, not shown to lie within ±{POINT:g} point of both."
+    return told(outcome, sentence, f"accuracy of {mgc} minus that of {farthest}, points", found, SEEDS, None, details)

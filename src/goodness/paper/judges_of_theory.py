@@ -1,0 +1,101 @@
+"""Judges of Theorem 1: gradients against its formula, images against its assumptions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from goodness.paper import measured as of
+from goodness.paper.measured import Runs
+from goodness.paper.verdicts import (
+    FAILS,
+    HOLDS,
+    OPEN,
+    Measured,
+    Verdict,
+    measured,
+    nothing_yet,
+    told,
+)
+from goodness.stats import (
+    Interval,
+    share_interval,
+)
+
+
+def theorem(runs: Runs, presets: Sequence[str]) -> Verdict:
+    """Measured gradients against the formula, one run of each preset; a unit is one image's gradient at one block."""
+    follow, total, broken, trouble = 0, 0, 0, []
+    details: list[Measured] = []
+    for preset in of.present(runs, presets):
+        seed, run = min(runs[preset].items())
+        found = of.theory(run)
+        if isinstance(found, str):
+            trouble.append(f"{preset}, seed {seed}: {found}")
+            continue
+        for block in found["blocks"]:
+            identity, cover = block["identity"], block["coverage"]
+            follow += identity["measured"] - identity["violations"]
+            total += identity["measured"]
+            broken += block["sandwich"]["violations"]
+            ratio, printed = cover["ratio_at_means"], attenuation_printed(preset, block["block"])
+            details.append(
+                Measured(
+                    what=f"R at the mean margins, {preset}, block {block['block']}",
+                    estimate=ratio,
+                    n=cover["examples"],
+                    unit="images",
+                    paper=printed,
+                )
+            )
+    if not total:
+        why = f": {trouble[0]}" if trouble else ""
+        open_ = nothing_yet(presets[:2], details)
+        if not trouble:
+            return open_
+        return Verdict(
+            outcome=OPEN, sentence=f"Cannot be told yet, no gradient could be measured{why}.", details=tuple(details)
+        )
+    found = share_interval(max(follow, 0), total)
+    says = f"{max(follow, 0)} of {total} gradients are R times the local one to nine digits"
+    if follow == total and not broken:
+        outcome, sentence = HOLDS, f"{says}, and R is within its bounds wherever they apply."
+    else:
+        outcome, sentence = FAILS, f"{says}; {broken} leave the bounds of the theorem."
+    return told(outcome, sentence, "share of gradients that follow the formula", found, "gradients", 1.0, details)
+
+
+def attenuation_printed(preset: str, block: int) -> float | None:
+    """R at the mean margins as the paper prints it for this block."""
+    from goodness.paper.numbers import of_preset
+
+    rows = [one for one in of_preset(preset, "attenuation") if one.row.endswith(f"block {block}")]
+    return rows[0].value if rows else None
+
+
+def coverage(runs: Runs, presets: Sequence[str]) -> Verdict:
+    """The share of test images on which the theorem's assumptions hold, block by block; the least decides."""
+    found: list[tuple[str, Interval]] = []
+    for preset in presets:
+        by_depth: dict[int, list[bool]] = {}
+        for run in runs.get(preset, {}).values():
+            for depth, points in enumerate(of.health(run).get("attenuation_points") or []):
+                if depth:
+                    by_depth.setdefault(depth, []).extend(m >= 0 and past >= 0 for m, past, _ in points)
+        found += [
+            (f"{preset}, block {depth}", share_interval(sum(inside), len(inside)))
+            for depth, inside in sorted(by_depth.items())
+        ]
+    if not found:
+        return nothing_yet(presets)
+    name, least = min(found, key=lambda one: one[1].estimate)
+    details = [measured(f"share with m ≥ 0 and P ≥ 0, {where}", one, "images") for where, one in found]
+    says = f"The assumptions hold on {100 * least.estimate:.0f} % of the images at least ({name})"
+    if any(one.high is not None and one.high < 0.5 for _, one in found):
+        outcome, sentence = FAILS, f"{says}: less than half."
+    elif all(one.low is not None and one.low > 0.5 for _, one in found):
+        outcome, sentence = HOLDS, f"{says}: on most, at every block."
+    else:
+        outcome, sentence = OPEN, f"{says}: the interval reaches over a half."
+    return told(
+        outcome, sentence, "least share of images inside the theorem's assumptions", least, "images", details=details
+    )

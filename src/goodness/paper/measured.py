@@ -1,0 +1,214 @@
+"""What findings and figures read from finished runs: one number, or a list over blocks or epochs, of one run.
+
+Nothing here fails on a run that lacks something: what is not there is None or empty, and the reader says so.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from goodness.diagnostics.compare import Predictions
+from goodness.errors import RunError, UserError
+from goodness.presets import presets
+from goodness.runs import Run
+from goodness.training.durable import read_json
+from goodness.training.run import RunFolder
+
+Runs: TypeAlias = Mapping[str, Mapping[int, Run]]
+"""Runs by preset and seed."""
+
+THEORY = "theory.json"
+"""Where a check of the theorems may lie in a run's folder: what `goodness theory RUN --json` prints."""
+GRADIENTS, IMAGES = 32, 300
+"""How many images' gradients are taken, and over how many the means go, where no such file lies there: on a CPU."""
+
+
+def result(run: Run) -> dict[str, Any]:
+    """result.json; empty where the run is not finished or the file is of no use."""
+    try:
+        return run.result
+    except (UserError, RunError):
+        return {}
+
+
+def blocks(run: Run) -> list[dict[str, Any]]:
+    """Health of each block on the test images."""
+    found = result(run).get("health", {}).get("test")
+    return found if isinstance(found, list) else []
+
+
+def health(run: Run) -> dict[str, Any]:
+    """health.json: what the blocks' numbers in result.json leave out (early exit, examples of attenuation)."""
+    try:
+        found = read_json(run.path / "health.json")
+    except (RunError, OSError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def by_block(run: Run, name: str) -> list[float]:
+    """One measure, block after block; empty where a block lacks it."""
+    values = [block.get(name) for block in blocks(run)]
+    return [] if None in values else [float(value) for value in values if value is not None]
+
+
+def deepest(run: Run, name: str) -> float | None:
+    values = by_block(run, name)
+    return values[-1] if values else None
+
+
+def first_to_last(run: Run, name: str) -> float | None:
+    """The last block's measure over the first's; None where one of them is not positive."""
+    values = by_block(run, name)
+    return values[-1] / values[0] if values and min(values[0], values[-1]) > 0 else None
+
+
+def accuracy(run: Run, *, tta: bool = False) -> float | None:
+    """Reported test accuracy in per cent."""
+    value = result(run).get("reported", {}).get("accuracy_tta" if tta else "accuracy")
+    return None if value is None else 100 * value
+
+
+def readout_accuracy(run: Run, *, tta: bool = False) -> float | None:
+    """The same of its Stage 2, where it has a finished one."""
+    try:
+        stage2 = run.readout
+    except (UserError, RunError):
+        return None
+    return None if stage2 is None else accuracy(stage2, tta=tta)
+
+
+def truncation(run: Run) -> list[float]:
+    """Accuracy of the first block, the first two, ... in per cent."""
+    return [100 * value for value in by_block(run, "accuracy")]
+
+
+def images(run: Run) -> int | None:
+    """How many test images there were."""
+    reported = result(run).get("reported", {})
+    for row in result(run).get("accuracy", []):
+        if row.get("split") == reported.get("split") and row.get("weights") == reported.get("weights"):
+            return int(row["n"])
+    return None
+
+
+def lines(run: Run) -> list[dict[str, Any]]:
+    """metrics.jsonl, an entry an epoch."""
+    try:
+        return run.metrics
+    except (UserError, RunError, OSError):
+        return []
+
+
+def over_epochs(run: Run, part: str, name: str) -> list[tuple[int, list[float]]]:
+    """Epoch (from 1) and one measure by block; `part` is train or val."""
+    found = []
+    for line in lines(run):
+        values = [block.get(name) for block in line.get(part, {}).get("blocks", [])]
+        if values and None not in values:
+            found.append((int(line["epoch"]) + 1, [float(value) for value in values]))
+    return found
+
+
+def validation(run: Run) -> list[tuple[int, float]]:
+    """Epoch (from 1) and validation accuracy in per cent; for Tiny ImageNet, which has none, nothing."""
+    return [(int(line["epoch"]) + 1, 100 * line["val"]["accuracy"]) for line in lines(run) if "val" in line]
+
+
+def predictions(run: Run | None) -> Predictions | None:
+    """Scores of every class for the test images, one view."""
+    if run is None:
+        return None
+    try:
+        arrays = RunFolder.open(run.path, for_writing=False).read_predictions("test")
+    except (UserError, RunError):
+        return None
+    return Predictions(arrays["scores"].astype(np.float64), arrays["labels"], arrays["indices"])
+
+
+def theory(run: Run) -> dict[str, Any] | str:
+    """The check of the theorems on this run, as plain data; a sentence where there is none to be had."""
+    kept = run.path / THEORY
+    if kept.is_file():
+        try:
+            found = read_json(kept)
+            return found if isinstance(found, dict) and "blocks" in found else f"{kept} is no check of the theorems"
+        except RunError as trouble:
+            return str(trouble)
+    return _theory(run.path)
+
+
+@functools.cache
+def _theory(path: Path) -> dict[str, Any] | str:
+    from goodness.diagnostics.theory import theory_of_run
+
+    try:
+        return theory_of_run(Run(path), examples=GRADIENTS, coverage=IMAGES).as_dict()
+    except (UserError, RunError, OSError) as trouble:
+        return str(trouble)
+
+
+def setting(run: Run) -> tuple[str, int] | None:
+    """Data set and epochs of a run."""
+    try:
+        config = run.config
+    except (UserError, RunError):
+        return None
+    return config.data, config.epochs
+
+
+def settings(runs: Runs) -> str:
+    """On what data and for how long these runs learned: `cifar10, 180 epochs`."""
+    found = [one for by_seed in runs.values() for run in by_seed.values() if (one := setting(run)) is not None]
+    if not found:
+        return ""
+    data, epochs = sorted({one for one, _ in found}), sorted({one for _, one in found})
+    length = f"{epochs[0]}" if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]}"
+    return f"{' and '.join(data)}, {length} epoch{'s' if epochs[-1] > 1 else ''}"
+
+
+def is_papers_size(preset: str, run: Run) -> bool:
+    """Whether a run learned on its preset's own data, and as long."""
+    own = presets[preset]() if preset in presets else None
+    return own is None or setting(run) in (None, (own.data, own.epochs))
+
+
+# Over seeds
+
+
+def over_seeds(runs: Runs, preset: str, of: Callable[[Run], float | None]) -> dict[int, float]:
+    """A number of every run of a preset that has it, by seed."""
+    found = {seed: of(run) for seed, run in sorted(runs.get(preset, {}).items())}
+    return {seed: value for seed, value in found.items() if value is not None}
+
+
+def differences(runs: Runs, a: str, b: str, of: Callable[[Run], float | None]) -> dict[int, float]:
+    """a minus b on the seeds that both have."""
+    of_a, of_b = over_seeds(runs, a, of), over_seeds(runs, b, of)
+    return {seed: of_a[seed] - of_b[seed] for seed in of_a if seed in of_b}
+
+
+def mean(values: Iterable[float]) -> float | None:
+    given = list(values)
+    return sum(given) / len(given) if given else None
+
+
+def mean_of(runs: Runs, preset: str, of: Callable[[Run], float | None]) -> float | None:
+    return mean(over_seeds(runs, preset, of).values())
+
+
+def mean_by_block(runs: Runs, preset: str, of: Callable[[Run], list[float]]) -> list[float]:
+    """Block by block, the mean over the seeds that have as many blocks as most."""
+    found = [values for run in runs.get(preset, {}).values() if (values := of(run))]
+    depth = max((len(values) for values in found), default=0)
+    return [sum(column) / len(column) for column in zip(*(values for values in found if len(values) == depth))]
+
+
+def present(runs: Runs, presets: Iterable[str]) -> list[str]:
+    """Those of the presets that have a finished run."""
+    return [preset for preset in presets if any(result(run) for run in runs.get(preset, {}).values())]

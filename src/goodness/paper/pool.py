@@ -1,0 +1,122 @@
+"""One folder of runs for all of the paper's tables: the same run stands once, however many tables need it.
+
+A run is known by preset and seed; what the scale changes is part of the cell. What lies in the folder is taken for the
+run only if it is finished and of the very configuration, and runs are held together only if one version made them, on
+the same data and the same test images in the same order (`goodness.sweep.collect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from goodness.paper.scales import Scale, scale_of
+from goodness.runs import Run
+from goodness.sweep.cell import Cell, CellFolder
+from goodness.sweep.collect import Row, collect
+from goodness.sweep.state import Standing, standing
+
+Need = tuple[str, int]
+"""A run: preset and seed."""
+Needs = Mapping[Need, bool]
+"""Runs, and of each whether Stage 2 is needed too."""
+
+
+def default_pool(scale: str) -> Path:
+    return Path("runs") / "paper" / scale
+
+
+@dataclass(frozen=True)
+class Found:
+    """What is known of a run: the run itself, or why there is none to be used."""
+
+    run: Run | None
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Pool:
+    """The runs in a folder at one scale. What it has read it remembers: make another one to look again."""
+
+    path: Path
+    scale: Scale
+    mixed_versions: bool = False
+    """Whether runs of different versions of goodness or torch may be averaged."""
+    _rows: dict[tuple[frozenset[int], str, bool], Row] = field(default_factory=dict, repr=False, compare=False)
+
+    @classmethod
+    def at(cls, scale: str, path: Path | None = None, *, mixed_versions: bool = False) -> Pool:
+        """The pool of a scale, by name; in runs/paper/SCALE unless a path is given."""
+        return cls(path or default_pool(scale), scale_of(scale), mixed_versions)
+
+    def cell(self, preset: str, seed: int, readout: bool = False) -> Cell:
+        """The cell of a run, as a sweep knows it."""
+        return Cell(preset=preset, seed=seed, overrides=self.scale.overrides(preset), name=preset, readout=readout)
+
+    def cells(self, needs: Needs) -> list[Cell]:
+        return [self.cell(preset, seed, readout) for (preset, seed), readout in needs.items()]
+
+    def standing(self, preset: str, seed: int, readout: bool = False) -> Standing:
+        """How far a run has come, by its folder alone."""
+        cell = self.cell(preset, seed, readout)
+        return standing(cell, self.path / cell.folder_name)
+
+    def look(self, preset: str, seed: int, readout: bool = False) -> Found:
+        """A run by itself: finished (with its Stage 2, if asked for) and of the configuration asked for, or why not."""
+        cell = self.cell(preset, seed, readout)
+        (result,) = self._row(preset, [seed], readout).cells
+        if result.scores:
+            return Found(CellFolder(self.path / cell.folder_name).run)
+        words = {"waiting": "not run", "running": "running", "stopped": "stopped, not finished"}
+        return Found(None, words.get(result.state, result.trouble or result.state))
+
+    def run(self, preset: str, seed: int, readout: bool = False) -> Run | None:
+        """The same without the reason."""
+        return self.look(preset, seed, readout).run
+
+    def runs(self, preset: str, seeds: Iterable[int] | None = None, readout: bool = False) -> dict[int, Run]:
+        """The finished runs of a preset by seed, all that lie here unless seeds are named; empty where they do not
+        belong together (`trouble` says why)."""
+        wanted = self.seeds(preset) if seeds is None else list(seeds)
+        if not wanted or self.trouble(preset, wanted, readout):
+            return {}
+        found = {seed: self.run(preset, seed, readout) for seed in wanted}
+        return {seed: run for seed, run in found.items() if run is not None}
+
+    def trouble(self, preset: str, seeds: Iterable[int], readout: bool = False) -> str:
+        """Why the runs of these seeds cannot be averaged; empty where they can."""
+        return "; ".join(self._row(preset, seeds, readout).trouble)
+
+    def notes(self, preset: str, seeds: Iterable[int], readout: bool = False) -> tuple[str, ...]:
+        """What a reader of their mean must know: that different versions made them, where that is accepted."""
+        return tuple(self._row(preset, seeds, readout).notes)
+
+    def test_order(self, preset: str, seed: int) -> str:
+        """A hash of the test images that a run was scored on, their labels and their order; empty without a run."""
+        (result,) = self._row(preset, [seed], False).cells
+        return str(result.facts.get("test images and their order", ""))
+
+    def seeds(self, preset: str) -> list[int]:
+        """Seeds with which this preset has a folder here."""
+        wanted = self.cell(preset, 0).folder_name.removesuffix("0")
+        if not self.path.is_dir():
+            return []
+        names = (child.name for child in self.path.iterdir() if child.name.startswith(wanted))
+        return sorted(int(name[len(wanted) :]) for name in names if name[len(wanted) :].isdecimal())
+
+    def missing(self, needs: Needs) -> dict[Need, bool]:
+        """What is not there of what is needed."""
+        return {need: readout for need, readout in needs.items() if self.run(*need, readout) is None}
+
+    def seconds(self, needs: Needs) -> float:
+        """An estimate of what these runs take one after the other on the scale's machine."""
+        return sum(self.scale.estimate(preset, readout) for (preset, _), readout in needs.items())
+
+    def _row(self, preset: str, seeds: Iterable[int], readout: bool) -> Row:
+        wanted = list(dict.fromkeys(seeds))
+        key = frozenset(wanted), preset, readout
+        if key not in self._rows:
+            cells = [self.cell(preset, seed, readout) for seed in wanted]
+            (self._rows[key],) = collect(cells, self.path, mixed_versions=self.mixed_versions).rows
+        return self._rows[key]

@@ -1,0 +1,285 @@
+"""How our number is read from a run: one reader for each metric of numbers.csv, for whichever table asks.
+
+A reader takes the run (its Stage 2 lies in it) and the paper's cell, whose row and column say which block, depth or
+class is meant. It gives the number in the cell's own unit, or raises `Unreadable` with the reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+from typing import Any
+
+from goodness.errors import RunError
+from goodness.local.collaboration import Constant
+from goodness.measures import attenuation_ratio
+from goodness.paper.numbers import Cell
+from goodness.runs import Run
+from goodness.training.durable import read_json
+from goodness.training.run import RunFolder
+
+
+class Unreadable(Exception):
+    """The run is there and does not have this number; the message is short enough for a table's cell."""
+
+
+@dataclass(frozen=True)
+class Reader:
+    """Which stage a metric needs, and how it is read."""
+
+    read: Callable[[Run, Cell], float]
+    needs_readout: Callable[[Cell], bool] = lambda cell: False
+
+
+NOT_OURS: Mapping[str, str] = {
+    "cited_accuracy": "cited",
+    "cited_top5": "cited",
+    "setting": "a setting",
+    "verdict": "the paper's word",
+    "description": "in words",
+    "seeds": "how many",
+    "memory": "theory, in words",
+    "correlation": "over many runs, no cell of one",
+}
+"""Metrics that no run of ours can have, and why."""
+
+
+def read(run: Run, cell: Cell) -> float:
+    """Our number for a cell of the paper that names a run."""
+    return READERS[cell.metric].read(run, cell)
+
+
+def is_readable(cell: Cell) -> bool:
+    """Whether a run alone can give this number."""
+    return bool(cell.preset) and cell.metric in READERS
+
+
+def needs_readout(cell: Cell) -> bool:
+    """Whether that run must have a Stage 2."""
+    return READERS[cell.metric].needs_readout(cell)
+
+
+# Accuracies.
+
+
+def _reported(name: str, stage: str = "s1") -> Callable[[Run, Cell], float]:
+    def from_result(run: Run, cell: Cell) -> float:
+        found = (_readout(run) if stage == "s2" else run).result["reported"]
+        if name not in found:
+            raise Unreadable("no TTA" if name.endswith("_tta") else f"no {name}")
+        return 100 * float(found[name])
+
+    return from_result
+
+
+def _readout(run: Run) -> Run:
+    if run.readout is None or not run.readout.is_finished:
+        raise Unreadable("no Stage 2")
+    return run.readout
+
+
+def _rows(run: Run, *, split: str, blocks: int | None = None, tta: bool = False) -> list[dict[str, Any]]:
+    result = run.result
+    kept = {"split": split, "tta": tta, "weights": result["reported"]["weights"]}
+    rows = [row for row in result["accuracy"] if all(row.get(name) == value for name, value in kept.items())]
+    deepest = max((row["blocks"] for row in rows), default=0)
+    return [row for row in rows if row["blocks"] == (deepest if blocks is None else blocks)]
+
+
+def _validation(run: Run, cell: Cell) -> float:
+    """Of the reported weights: those that were best on validation."""
+    rows = _rows(run, split="val")
+    if not rows:
+        raise Unreadable("no validation images")
+    return 100 * float(rows[0]["top1"])
+
+
+def _truncated(run: Run, cell: Cell) -> float:
+    depth = int(_part(r"d\s*=\s*(\d+)", cell))
+    rows = _rows(run, split="test", blocks=depth)
+    if not rows:
+        raise Unreadable(f"no {depth} blocks")
+    return 100 * float(rows[0]["top1"])
+
+
+def _of_a_class(run: Run, cell: Cell) -> float:
+    classes = _health(run)["classes"]
+    if cell.row not in classes:
+        raise Unreadable(f"no class {cell.row}")
+    scores, labels = _predictions(run)
+    is_class = labels == classes.index(cell.row)
+    return 100 * float((scores.argmax(axis=1) == labels)[is_class].mean())
+
+
+def _predictions(run: Run) -> tuple[Any, Any]:
+    """Scores and labels of the test images, with TTA."""
+    if "accuracy_tta" not in run.result["reported"]:
+        raise Unreadable("no TTA")
+    saved = RunFolder.open(run.path, for_writing=False).read_predictions("test_tta")
+    return saved["scores"], saved["labels"]
+
+
+def _gain(run: Run, cell: Cell) -> float:
+    """Stage 2 over Stage 1, with TTA."""
+    return _reported("accuracy_tta", "s2")(run, cell) - _reported("accuracy_tta")(run, cell)
+
+
+# Blocks, as measured on the test images with the reported weights.
+
+
+def _health(run: Run) -> dict[str, Any]:
+    try:
+        return read_json(RunFolder(run.path, None).health_path)
+    except RunError:
+        raise Unreadable("no health.json") from None
+
+
+def _blocks(run: Run) -> list[dict[str, float]]:
+    blocks = run.result["health"].get("test")
+    if not blocks:
+        raise Unreadable("no blocks")
+    return blocks
+
+
+def depth_of(cell: Cell, blocks: int) -> int:
+    """The block that a cell is of: `L3`, `block 2`, `(deep)` for the last."""
+    if "(deep)" in cell.column:
+        return blocks - 1
+    return int(_part(r"\bL(\d+)\b|\bblock (\d+)\b", cell))
+
+
+def _of_a_block(name: str) -> Callable[[Run, Cell], float]:
+    def from_health(run: Run, cell: Cell) -> float:
+        blocks = _blocks(run)
+        depth = depth_of(cell, len(blocks))
+        if depth >= len(blocks):
+            raise Unreadable(f"no block {depth}")
+        return float(blocks[depth][name])
+
+    return from_health
+
+
+def _rate(run: Run, cell: Cell) -> float:
+    """A share, or in per cent where the cell has it so."""
+    return _of_a_block("sep_rate")(run, cell) * (100 if cell.unit == "%" else 1)
+
+
+def _last_over_first(name: str) -> Callable[[Run, Cell], float]:
+    def from_health(run: Run, cell: Cell) -> float:
+        blocks = _blocks(run)
+        first = float(blocks[0][name])
+        if first <= 0:
+            raise Unreadable("block 0: not above zero")
+        return float(blocks[-1][name]) / first
+
+    return from_health
+
+
+def _gamma(run: Run) -> float:
+    rule = run.config.rule
+    if not isinstance(rule, Constant):
+        raise Unreadable("no constant gamma")
+    return rule.gamma
+
+
+def _earlier(run: Run, cell: Cell, name: str) -> float:
+    blocks = _blocks(run)
+    return sum(float(block[name]) for block in blocks[: depth_of(cell, len(blocks))])
+
+
+def _margin_sum(run: Run, cell: Cell) -> float:
+    """P, the earlier blocks' mean margins added up; under `gamma P` times the rule's gamma."""
+    weight = _gamma(run) if "gamma" in cell.column else 1.0
+    return weight * _earlier(run, cell, "sep_cur_mined")
+
+
+def _attenuation(run: Run, cell: Cell) -> float:
+    """R at the mean margins, as the paper has it (the mean of R over the examples is another number)."""
+    margin = _of_a_block("sep_cur_mined")(run, cell)
+    return float(attenuation_ratio(margin, _earlier(run, cell, "sep_cur_mined"), _gamma(run), run.config.beta))
+
+
+def _goodness_sum(run: Run, cell: Cell) -> float:
+    """A block's own positive goodness and what it inherits, under a constant gamma."""
+    return _of_a_block("g_pos")(run, cell) + _gamma(run) * _earlier(run, cell, "g_pos")
+
+
+def _own_share(run: Run, cell: Cell) -> float:
+    return 100 * _of_a_block("g_pos")(run, cell) / _goodness_sum(run, cell)
+
+
+# What it took.
+
+
+def _parameters(run: Run, cell: Cell) -> float:
+    """In millions; of one backward pass those of a block, on average, where no gradient crosses blocks."""
+    if "S2" in cell.row:
+        return _readout(run).result["parameters"] / 1e6
+    local = "backward" in cell.column and run.config.trainer == "ff"
+    return run.result["parameters"] / 1e6 / (run.config.model.blocks if local else 1)
+
+
+def _seconds(run: Run, cell: Cell) -> float:
+    """The median epoch's, evaluation included where it was evaluated; compilation falls into the first."""
+    times = [float(line["seconds"]) for line in run.metrics]
+    if len(times) < 2:
+        raise Unreadable("one epoch")
+    return median(after - before for before, after in pairwise(times))
+
+
+def _hours(run: Run, cell: Cell) -> float:
+    return (float(run.result["seconds"]) + float(_readout(run).result["seconds"])) / 3600
+
+
+def _epochs_to_the_end(run: Run, cell: Cell) -> float:
+    """Epochs until validation first reached 99 % of its best; only as fine as it was evaluated."""
+    judged = [(line["epoch"] + 1, line["val"]["accuracy"]) for line in run.metrics if "val" in line]
+    if not judged:
+        raise Unreadable("no validation images")
+    best = max(accuracy for _, accuracy in judged)
+    return float(next(epoch for epoch, accuracy in judged if accuracy >= 0.99 * best))
+
+
+def _part(pattern: str, cell: Cell) -> str:
+    """What a pattern finds in the cell's column, else in its row."""
+    for text in (cell.column, cell.row):
+        found = re.search(pattern, text)
+        if found:
+            return next(one for one in found.groups() if one)
+    raise Unreadable(f"which one '{cell.column}' means")
+
+
+def _always(cell: Cell) -> bool:
+    return True
+
+
+READERS: Mapping[str, Reader] = {
+    "accuracy": Reader(_reported("accuracy")),
+    "accuracy_tta": Reader(_reported("accuracy_tta")),
+    "top5_tta": Reader(_reported("top5_tta")),
+    "s2_accuracy": Reader(_reported("accuracy", "s2"), _always),
+    "s2_accuracy_tta": Reader(_reported("accuracy_tta", "s2"), _always),
+    "s2_top5_tta": Reader(_reported("top5_tta", "s2"), _always),
+    "val_accuracy": Reader(_validation),
+    "class_accuracy_tta": Reader(_of_a_class),
+    "truncated_accuracy": Reader(_truncated),
+    "sep_cur_mined": Reader(_of_a_block("sep_cur_mined")),
+    "margin": Reader(_of_a_block("sep_cur_mined")),
+    "sep_rate": Reader(_rate),
+    "goodness_pos": Reader(_of_a_block("g_pos")),
+    "goodness_neg": Reader(_of_a_block("g_neg")),
+    "goodness_sum": Reader(_goodness_sum),
+    "goodness_ratio": Reader(_last_over_first("g_pos")),
+    "ratio": Reader(_last_over_first("sep_cur_mined")),
+    "margin_sum": Reader(_margin_sum),
+    "attenuation": Reader(_attenuation),
+    "share": Reader(_own_share),
+    "difference": Reader(_gain, _always),
+    "parameters": Reader(_parameters, lambda cell: "S2" in cell.row),
+    "seconds": Reader(_seconds),
+    "hours": Reader(_hours, _always),
+    "epochs": Reader(_epochs_to_the_end),
+}

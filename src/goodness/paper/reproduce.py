@@ -1,0 +1,140 @@
+"""Run what a table or figure of the paper lacks, then write it: ours beside the paper's."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from goodness.errors import RunError, UserError, nearest
+from goodness.paper.extras import Extra, draw, figures
+from goodness.paper.filled import Filled, fill
+from goodness.paper.pool import Need, Pool
+from goodness.paper.suites import PaperTable, paper_tables, union
+from goodness.paper.writing import write_table
+from goodness.sweep.engine import Engine, How, cores, share_of_cores
+from goodness.sweep.run import Watcher
+from goodness.sweep.run import fill as run_cells
+from goodness.sweep.workers import WorkerEngine
+from goodness.training.run import choose_device
+
+TABLES, FIGURES = "tables", "figures"
+"""Folders of the pool that hold what was made of its runs."""
+QUICK_PAUSE = 0.05
+"""Seconds between two looks at cells of a second."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for, and the runs behind it."""
+
+    tables: tuple[PaperTable, ...]
+    figures: tuple[Extra, ...]
+    needs: dict[Need, bool]
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What was written."""
+
+    tables: tuple[Filled, ...]
+    files: tuple[Path, ...]
+    failed: dict[Need, str]
+    """Runs that are still not there, and why."""
+    undrawn: dict[str, str]
+    """Figures that could not be drawn, and why."""
+
+
+def plan(labels: Sequence[str], pool: Pool, seeds: Iterable[int] | None = None) -> Plan:
+    """The tables and figures of these labels, and every run that they need, once.
+
+    `all` is everything. A label that is both a table's and a figure's means both, `tab:` and `fig:` before it one.
+    """
+    seeds = None if seeds is None else tuple(seeds)
+    known_tables, known_figures = {one.label: one for one in paper_tables()}, figures()
+    tables: dict[str, PaperTable] = {}
+    drawn: dict[str, Extra] = {}
+    for label in labels:
+        name = label.removeprefix("tab:").removeprefix("fig:")
+        if label == "all":
+            tables |= {one.label: one for one in known_tables.values() if not one.without}
+            drawn |= known_figures
+            continue
+        is_table = name in known_tables and not label.startswith("fig:")
+        is_figure = name in known_figures and not label.startswith("tab:")
+        if is_table and not is_figure and known_tables[name].without:
+            raise UserError(f"no run of ours can fill '{name}': {known_tables[name].without}")
+        if is_table:
+            tables[name] = known_tables[name]
+        if is_figure:
+            drawn[name] = known_figures[name]
+        if not is_table and not is_figure:
+            known = [*known_tables, *known_figures, "all"]
+            raise UserError(f"the paper has no table or figure '{label}': {nearest(name, known)}")
+    everything = (*tables.values(), *drawn.values())
+    return Plan(
+        tuple(tables.values()),
+        tuple(drawn.values()),
+        union(one.needs(pool.scale, seeds) for one in everything),
+    )
+
+
+def reproduce(
+    labels: Sequence[str],
+    pool: Pool,
+    *,
+    seeds: Iterable[int] | None = None,
+    jobs: int | None = None,
+    device: str = "auto",
+    data_dir: Path | None = None,
+    watch: Watcher | None = None,
+    engine: Engine | None = None,
+    again: str = "",
+) -> Reproduced:
+    """Train what is missing (it can be stopped and gone on with at any moment), then write tables and figures.
+
+    A run that fails twice is left out, and what needs it is written as incomplete.
+    """
+    seeds = None if seeds is None else tuple(seeds)
+    asked = plan(labels, pool, seeds)
+    missing = pool.missing(asked.needs)
+    again = again or f"goodness reproduce {shlex.join(labels)} --scale {pool.scale.name}"
+    with contextlib.ExitStack() as stack:
+        how = How(device=device, data_dir=None if data_dir is None else str(data_dir.expanduser().resolve()))
+        is_quick = pool.scale.is_quick and choose_device(device).type == "cpu"
+        if engine is None and is_quick:
+            threads = share_of_cores(min(jobs or cores(), len(missing) or 1))
+            engine = stack.enter_context(WorkerEngine(how, threads))
+        if missing:
+            run_cells(
+                pool.cells(missing),
+                pool.path,
+                jobs=jobs,
+                how=how,
+                mixed_versions=pool.mixed_versions,
+                engine=engine,
+                pause=QUICK_PAUSE if is_quick else None,
+                again=again,
+                watch=watch,
+            )
+    fresh = Pool(pool.path, pool.scale, pool.mixed_versions)
+    return write(asked, fresh, seeds)
+
+
+def write(asked: Plan, pool: Pool, seeds: Iterable[int] | None = None) -> Reproduced:
+    """Tables and figures from the runs that are there."""
+    seeds = None if seeds is None else tuple(seeds)
+    filled = tuple(fill(one, pool, seeds) for one in asked.tables)
+    files: list[Path] = []
+    for one in filled:
+        files += write_table(one, pool.path / TABLES)
+    undrawn: dict[str, str] = {}
+    for figure in asked.figures:
+        try:
+            files += draw(figure, pool, pool.path / FIGURES)
+        except (UserError, RunError) as trouble:
+            undrawn[figure.name] = str(trouble)
+    missing = {need: pool.look(*need, readout).why for need, readout in pool.missing(asked.needs).items()}
+    return Reproduced(filled, tuple(files), missing, undrawn)

@@ -1,0 +1,133 @@
+"""The paper's tables as suites: which runs each needs, or why there are none.
+
+What a table needs follows from its cells: each names the preset, the seed or how many, and the metric, and the metric
+says whether Stage 2 is needed. A cell where the paper prints no number asks for no run, but is filled if there is one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from goodness.paper import readers
+from goodness.paper.derived import OfPair, derived
+from goodness.paper.numbers import Cell, Table, about, table, tables
+from goodness.paper.pool import Need, Pool
+from goodness.paper.scales import SCALES, Scale
+from goodness.sweep.cell import Cell as SweepCell
+from goodness.sweep.suites import Suite, suites
+
+SEEDS = (42, 123, 456, 789)
+"""The paper's, in its order."""
+
+SUITE = "paper-"
+"""Before a table's label in the name of its suite: some labels are presets too."""
+
+WITHOUT_RUNS: Mapping[str, str] = {
+    "full_config": "settings of the runs, no results",
+    "aug_recipes": "settings of the augmentation, no results",
+    "code_paper_map": "names in code and text, no results",
+    "text_domain_full": "text data: not built",
+    "loss_decomposition": "settings of the losses, no results",
+}
+"""Tables that no run of ours can fill, and why."""
+
+
+@dataclass(frozen=True)
+class PaperTable:
+    """One of the paper's tables and what fills it."""
+
+    label: str
+
+    @property
+    def about(self) -> Table:
+        return about(self.label)
+
+    @property
+    def cells(self) -> tuple[Cell, ...]:
+        return table(self.label)
+
+    @property
+    def without(self) -> str:
+        """Why no run of ours can fill it; empty where one can."""
+        return WITHOUT_RUNS.get(self.label, "")
+
+    def needs(self, scale: Scale, seeds: Iterable[int] | None = None) -> dict[Need, bool]:
+        """The runs behind its numbers, and of each whether Stage 2 is needed."""
+        found: dict[Need, bool] = {}
+        if self.without:
+            return found
+        for cell in self.cells:
+            if cell.value is None:
+                continue
+            presets, readout = runs_of(cell)
+            for need in ((preset, seed) for preset in presets for seed in seeds_of(cell, scale, seeds)):
+                found[need] = found.get(need, False) or readout
+        return found
+
+    @property
+    def presets(self) -> list[str]:
+        return list(dict.fromkeys(preset for cell in self.cells for preset in runs_of(cell)[0]))
+
+
+def paper_table(label: str) -> PaperTable:
+    """A table by its label, with or without `tab:`."""
+    return PaperTable(about(label).label)
+
+
+def paper_tables() -> list[PaperTable]:
+    """All of them, in the paper's order."""
+    return [PaperTable(one.label) for one in tables()]
+
+
+def runs_of(cell: Cell) -> tuple[tuple[str, ...], bool]:
+    """The presets whose runs give a cell its number, and whether they need a Stage 2."""
+    if cell.table in WITHOUT_RUNS or is_left_out(cell):
+        return (), False
+    rule = derived(cell)
+    if isinstance(rule, OfPair):
+        return rule.presets, True
+    if rule is not None or not readers.is_readable(cell):
+        return (), False
+    return (cell.preset,), readers.needs_readout(cell)
+
+
+def is_left_out(cell: Cell) -> bool:
+    """A number of the text that is no measure of one run: a spread over seeds, or a Delta of the baseline to itself."""
+    return "spread" in cell.column or (cell.metric == "difference" and cell.column.startswith("Delta"))
+
+
+def seeds_of(cell: Cell, scale: Scale, seeds: Iterable[int] | None = None) -> tuple[int, ...]:
+    """The seeds of a cell: its own; else those given; else as many of the paper's as it averages over (one, where it
+    does not say). A cell of one seed that was not asked for has none."""
+    asked = None if seeds is None else tuple(dict.fromkeys(seeds))
+    allowed = asked or SEEDS[: scale.most_seeds]
+    if cell.seed is not None:
+        return (cell.seed,) if cell.seed in allowed else ()
+    if asked is not None:
+        return asked
+    named = re.search(r"^seeds (\d+(?:(?:, | and )\d+)*)", cell.note)  # where the paper averages over some alone
+    wanted = tuple(map(int, re.findall(r"\d+", named[1]))) if named else SEEDS[: cell.n or 1]
+    return tuple(seed for seed in wanted if seed in allowed) or allowed[:1]
+
+
+def union(all_needs: Iterable[Mapping[Need, bool]]) -> dict[Need, bool]:
+    """Several tables' runs, each once."""
+    found: dict[Need, bool] = {}
+    for needs in all_needs:
+        for need, readout in needs.items():
+            found[need] = found.get(need, False) or readout
+    return found
+
+
+def _suite(one: PaperTable) -> Suite:
+    def cells(scale: str) -> list[SweepCell]:
+        return Pool.at(scale).cells(one.needs(SCALES[scale]))
+
+    return Suite(about=one.about.caption, make=cells, scales=tuple(SCALES))
+
+
+for _one in paper_tables():
+    if not _one.without:
+        suites.register(f"{SUITE}{_one.label}")(_suite(_one))

@@ -1,0 +1,164 @@
+"""What a finding is, and what the runs say of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Literal
+
+from goodness.paper.measured import Runs, is_papers_size, settings
+from goodness.stats import Interval, mean_interval
+
+Outcome = Literal["holds", "does not hold", "cannot be told yet"]
+HOLDS: Outcome = "holds"
+FAILS: Outcome = "does not hold"
+OPEN: Outcome = "cannot be told yet"
+
+POINT = 1.0
+"""Accuracies within this many points are the same for practical purposes: the paper's threshold."""
+SPREAD = 2.0
+"""The deepest block's separation must differ at least so many times before one can speak of a dissociation."""
+IDLE = 0.2
+"""A part whose removal costs less than this many points bears no load."""
+LOST = 0.5
+"""Points of accuracy that early exit may cost."""
+
+SEEDS = "seeds"
+"""Claims about training: another seed is another training, and the spread between them is what counts."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measured:
+    """One number with its 95 % interval and what the paper has for it."""
+
+    what: str
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    unit: str = SEEDS
+    """What n counts."""
+    paper: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What the runs say of a finding: the outcome, the number it rests on, and a sentence."""
+
+    outcome: Outcome
+    sentence: str
+    what: str = ""
+    """What the estimate is, with its unit."""
+    estimate: float | None = None
+    low: float | None = None
+    high: float | None = None
+    n: int = 0
+    unit: str = SEEDS
+    paper: float | None = None
+    details: tuple[Measured, ...] = ()
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """Something that the paper finds, and the test of it."""
+
+    name: str
+    says: str
+    where: str
+    """Labels of the paper."""
+    rule: str
+    """Which outcome follows from what: decided before the data."""
+    presets: tuple[str, ...]
+    """What it reads; not all of them are needed for a verdict."""
+    seeds: int = 3
+    """The least number of seeds that can bring a verdict."""
+    judge: Callable[[Runs], Verdict]
+
+    def verdict(self, runs: Runs) -> Verdict:
+        """What these runs say; presets that are not named above are left alone.
+
+        Too few seeds decide nothing, and runs of another size than the paper's are named as such.
+        """
+        mine = {preset: runs[preset] for preset in self.presets if runs.get(preset)}
+        found = self.judge(mine)
+        if found.unit == SEEDS and found.outcome != OPEN and found.n < self.seeds:
+            said = f"{found.sentence[:-1]}; cannot be told yet: n = {found.n} seeds, and it takes {self.seeds}."
+            found = replace(found, outcome=OPEN, sentence=said)
+        other = {
+            preset: {seed: run for seed, run in by_seed.items() if not is_papers_size(preset, run)}
+            for preset, by_seed in mine.items()
+        }
+        if found.estimate is not None and any(other.values()):
+            found = replace(found, sentence=f"{found.sentence} Not at the paper's size: {settings(other)}.")
+        return found
+
+
+def as_page(findings: Mapping[str, Finding]) -> str:
+    """The findings and their rules as a page of Markdown, without any run: what was fixed beforehand."""
+    intro = (
+        "Each finding of the paper is a test on finished runs (`goodness.paper.findings`). What counts as a unit, and "
+        "which outcome follows from what, was written down before the runs that it judges; what was known are the "
+        "single runs of the dense rules in results/. An outcome is *holds*, *does not hold* or *cannot be told yet*; "
+        "intervals are of 95 %."
+    )
+    lines = ["# Findings, and what would settle them", "", intro]
+    for one in findings.values():
+        runs = f"at least {one.seeds} seeds" if one.seeds > 1 else "one seed"
+        names = ", ".join(f"`{name}`" for name in one.presets)
+        lines += ["", f"## {one.name}", "", one.says, "", f"*{one.rule}*", "", f"In the paper: {one.where}.", ""]
+        lines += [f"Runs ({runs}): {names}."]
+    return "\n".join(lines) + "\n"
+
+
+def measured(what: str, found: Interval, unit: str = SEEDS, paper: float | None = None) -> Measured:
+    return Measured(what=what, **found._asdict(), unit=unit, paper=paper)
+
+
+def told(
+    outcome: Outcome,
+    sentence: str,
+    what: str,
+    found: Interval,
+    unit: str = SEEDS,
+    paper: float | None = None,
+    details: Sequence[Measured] = (),
+) -> Verdict:
+    return Verdict(
+        outcome=outcome,
+        sentence=sentence,
+        what=what,
+        **found._asdict(),
+        unit=unit,
+        paper=paper,
+        details=tuple(details),
+    )
+
+
+def nothing_yet(missing: Sequence[str], details: Sequence[Measured] = ()) -> Verdict:
+    """No runs to judge by; what they would be, the first few."""
+    names = list(dict.fromkeys(missing))
+    some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
+    return Verdict(outcome=OPEN, sentence=f"Cannot be told yet, for want of runs: {some}.", details=tuple(details))
+
+
+def ratio_interval(ratios: Sequence[float]) -> Interval:
+    """Geometric mean of positive ratios, Student's interval on their logarithms."""
+    found = mean_interval([math.log(ratio) for ratio in ratios])
+    ends = [None if end is None else math.exp(end) for end in (found.low, found.high)]
+    return Interval(math.exp(found.estimate), ends[0], ends[1], found.n)
+
+
+def too_few(found: Interval, unit: str = SEEDS) -> str:
+    """Why an interval is missing."""
+    return f"cannot be told yet: n = {found.n} {unit[:-1] if found.n == 1 and unit.endswith('s') else unit}"
+
+
+def written(found: Interval, digits: int = 2, sign: bool = True) -> str:
+    """+0.35 (95 % interval +0.10 to +0.60, n = 3)."""
+    style = f"{'+' if sign else ''}.{digits}f"
+    ends = "" if found.low is None else f"95 % interval {found.low:{style}} to {found.high:{style}}, "
+    return f"{found.estimate:{style}} ({ends}n = {found.n})".replace("-", "−")

@@ -1,0 +1,166 @@
+"""`goodness paper` and `goodness reproduce`, from the command line to the files."""
+
+from __future__ import annotations
+
+import json
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from goodness.cli import main
+from goodness.errors import UserError
+from goodness.paper.numbers import tables
+from goodness.paper.pool import Pool
+
+
+def said(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().out.split())
+
+
+def test_reproduce_trains_what_is_missing_and_writes_the_table(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["reproduce", "tab:freeriding", "--scale", "tiny", "--out", str(tmp_path / "pool"), "--device", "cpu"]
+    assert main(asked) == 0
+    told = capsys.readouterr()
+    assert "done" in told.err
+    assert "Table 31, freeriding" in told.out
+    files = {path.name: path.read_text() for path in (tmp_path / "pool" / "tables").iterdir()}
+    assert sorted(files) == ["freeriding.csv", "freeriding.md", "freeriding.tex"]
+    assert "not run" not in files["freeriding.md"]
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "pool").glob("*/run/result.json")}
+    assert len(before) == 3
+    # Once more there is nothing to train, and the files are the same.
+    assert main([*asked, "--json"]) == 0
+    made = json.loads(capsys.readouterr().out)
+    assert [one["state"] for one in made["tables"]] == ["complete"]
+    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "pool").glob("*/run/result.json")} == before
+    assert {path.name: path.read_text() for path in (tmp_path / "pool" / "tables").iterdir()} == files
+
+
+def test_paper_lists_every_table_with_where_it_stands(trained: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--scale", "tiny", "--out", str(trained.path)]
+    assert main(["paper", *where, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    stands = {one["label"]: one["stands"] for one in listed["tables"]}
+    assert list(stands) == [one.label for one in tables()]
+    assert stands["freeriding"] == stands["gamma0_multiseed"] == "complete"
+    assert stands["main_results"] == "3 of 7 runs done"
+    assert stands["per_class"] == "1 of 7 runs done"
+    assert stands["dissociation"] == "not run"
+    assert stands["text_domain_full"] == "no runs of ours: text data: not built"
+    assert main(["paper", *where]) == 0
+    assert "freeriding" in said(capsys)
+
+
+def test_paper_prints_one_table(trained: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["paper", "multiseed", "--scale", "tiny", "--out", str(trained.path), "--json"]) == 0
+    (table,) = json.loads(capsys.readouterr().out)
+    assert table["state"] == "partial"
+    one = next(one for one in table["cells"] if (one["row"], one["column"]) == ("42", "S1 (no-TTA)"))
+    assert one["paper"] == 90.45
+    run = trained.run("cp-fair", 42)
+    assert run is not None
+    assert one["ours"] == pytest.approx(100 * run.accuracy)
+    assert one["is_near"] is None  # at this scale nothing is held against the paper
+
+
+def test_a_dry_run_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    where = tmp_path / "pool"
+    asked = ["reproduce", "gamma0_multiseed", "--scale", "short", "--dry-run", "--out", str(where)]
+    assert main(asked) == 0
+    told = said(capsys)
+    assert "gamma0, seed 42: Stage 1, about" in told
+    assert "gamma0, seed 456: Stage 1 and 2, about" in told
+    assert main([*asked, "--seeds", "42,7", "--json"]) == 0
+    cells = json.loads(capsys.readouterr().out)["cells"]
+    assert [(one["seed"], one["readout"]) for one in cells] == [(42, True), (7, True)]
+    assert not where.exists()
+
+
+@pytest.mark.parametrize(
+    ("asked", "words"),
+    [
+        (["reproduce", "freeridng"], "did you mean 'freeriding'"),
+        (["reproduce"], "name what to make"),
+        (["reproduce", "full_config"], "settings of the runs"),
+        (["reproduce", "freeriding", "--scale", "tyni"], "did you mean 'tiny'"),
+        (["reproduce", "freeriding", "--seeds", "4x"], "whole numbers"),
+        (["paper", "main_result"], "did you mean 'main_results'"),
+    ],
+)
+def test_a_mistake_is_told_with_what_to_do(
+    asked: list[str], words: str, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(asked) == 2
+    assert words in " ".join(capsys.readouterr().err.split())
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_of_other_things_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "letters.txt").write_text("dear")
+    assert main(["reproduce", "freeriding", "--scale", "tiny", "--out", str(tmp_path)]) == 2
+    assert "holds other things" in capsys.readouterr().err
+
+
+class OneLine:
+    """A figure as another module would register it."""
+
+    presets = ("gamma0", "lcff")
+    seeds = 1
+    about = "A line a run."
+
+    def __call__(self, runs: Any) -> Any:
+        from matplotlib.figure import Figure
+
+        figure = Figure()
+        for preset in self.presets:
+            figure.add_subplot().plot([block["sep_cur"] for block in runs[preset][42].result["health"]["test"]])
+        return figure
+
+
+class Undrawable(OneLine):
+    def __call__(self, runs: Any) -> Any:
+        raise UserError("no ink")
+
+
+class Rides:
+    """A finding as another module would register it."""
+
+    presets = ("gamma0", "lcff")
+    says = "It rides."
+
+    def verdict(self, runs: Any) -> Any:
+        return types.SimpleNamespace(outcome="holds", sentence=f"On {sorted(runs)}.")
+
+
+def test_figures_and_findings_of_other_modules_are_made_and_shown(
+    copied: Pool, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    figures = {"fig:one_line": OneLine(), "freeriding": OneLine(), "loss_decomposition": Undrawable()}
+    for name, found in (("figures", figures), ("findings", {"rides": Rides()})):
+        module = types.ModuleType(f"goodness.paper.{name}")
+        module.__spec__ = types.SimpleNamespace(name=module.__name__)  # type: ignore[assignment]
+        setattr(module, name, found)
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+    where = ["--scale", "tiny", "--out", str(copied.path)]
+    assert main(["reproduce", "one_line", *where]) == 0
+    assert sorted(path.name for path in (copied.path / "figures").iterdir()) == [
+        f"one_line.{end}" for end in ("pdf", "png", "svg")
+    ]
+    assert main(["reproduce", "freeriding", *where]) == 0  # a table and a figure
+    assert {path.name for path in copied.path.glob("*/freeriding.*")} == {
+        f"freeriding.{end}" for end in ("pdf", "png", "svg", "md", "tex", "csv")
+    }
+    assert main(["reproduce", "loss_decomposition", *where]) == 1
+    assert "not drawn: loss_decomposition: no ink" in capsys.readouterr().err
+    assert main(["paper", *where, "--json"]) == 0
+    listed = json.loads(capsys.readouterr().out)
+    assert listed["findings"][0]["outcome"] == "holds"
+    assert listed["findings"][0]["sentence"] == "On ['gamma0', 'lcff']."
+    stands = [(one["label"], one["stands"]) for one in listed["figures"]]
+    assert stands == [(name, "complete") for name in ("one_line", "freeriding", "loss_decomposition")]

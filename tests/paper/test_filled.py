@@ -1,0 +1,82 @@
+"""Whole tables from real runs on images that may be mirrored, so that no cell lacks its TTA."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from trained_pools import train
+
+from goodness.config import Config
+from goodness.paper.filled import Filled, fill
+from goodness.paper.numbers import cell
+from goodness.paper.pool import Pool
+from goodness.paper.scales import SCALES, Scale
+from goodness.paper.suites import paper_table
+from tiny_runs import blobs_at_hand
+
+SEED = 42
+
+
+def on_blobs(config: Config) -> dict[str, Any]:
+    return {**SCALES["tiny"].changes(config), "data": "ten-blobs", "batch": 16, "augment": "weak"}
+
+
+@pytest.fixture(scope="module")
+def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
+    """Three rules, Stage 2 included, one seed."""
+    scale = Scale(name="blobs", about="made-up images", changes=on_blobs, seconds=lambda config, readout: 1.0)
+    made = Pool(tmp_path_factory.mktemp("blobs"), scale)
+    with blobs_at_hand():
+        train(made, paper_table("main_dissociation").needs(scale, [SEED]))
+        yield made
+
+
+def filled(label: str, pool: Pool) -> Filled:
+    return fill(paper_table(label), pool, [SEED])
+
+
+def number(table: Filled, row: str, column: str) -> float:
+    score = table.ours[row, column].score
+    assert score is not None, table.ours[row, column].why
+    return score.mean
+
+
+def test_a_table_is_complete_with_its_runs_and_its_range_is_theirs(pool: Pool) -> None:
+    table = filled("main_dissociation", pool)
+    assert table.state == "complete"
+    rows = list(dict.fromkeys(one.row for one in table.table.cells))[:3]
+    accuracies = [number(table, row, "S2 TTA") for row in rows]
+    for preset, found in zip(("cifar100-gamma0", "cifar100-gated", "cifar100-cumulative"), accuracies):
+        run = pool.run(preset, SEED, readout=True)
+        assert run is not None
+        assert run.readout is not None
+        assert found == pytest.approx(100 * run.readout.result["reported"]["accuracy_tta"])
+    assert number(table, "Range", "S2 TTA") == pytest.approx(max(accuracies) - min(accuracies))
+
+
+def test_pairs_agree_with_the_accuracies_of_the_same_runs(pool: Pool) -> None:
+    pairs, means = filled("paired_dissociation", pool), filled("main_dissociation", pool)
+    row = "gamma=0 vs. kappa=0"
+    gap = number(means, "gamma=0 (block-local)", "S2 TTA") - number(means, "Adaptive kappa=0", "S2 TTA")
+    assert number(pairs, row, "Mean Delta acc") == pytest.approx(gap)
+    flips = [number(pairs, row, f"Flips, a {one}, seed 42") for one in ("right, b wrong", "wrong, b right")]
+    assert (flips[0] - flips[1]) / 40 * 100 == pytest.approx(gap)  # of forty test images
+    low, high = (number(pairs, row, f"95% paired-bootstrap CI, {end}") for end in ("low", "high"))
+    assert low <= gap <= high
+    assert number(pairs, row, "Disagreement (mean)") >= 100 * sum(flips) / 40
+    assert pairs.ours[row, "Flips, a right, b wrong, seed 123"].why == "not run"  # of a seed that was not asked for
+
+
+def test_a_verdict_counts_what_lies_near_the_paper(pool: Pool) -> None:
+    table = filled("main_dissociation", pool)
+    near, judged = table.verdict
+    assert judged == sum(ours.score is not None for ours in table.ours.values())
+    by_hand = 0
+    for one in table.table.cells:
+        score, paper = table.ours[one.row, one.column].score, cell(one.table, one.row, one.column)
+        if score is not None and paper.value is not None:
+            least = 1.0 if paper.unit in ("%", "points") else abs(paper.value) / 5
+            by_hand += abs(score.mean - paper.value) <= max(2 * (paper.spread or 0), least)
+    assert near == by_hand

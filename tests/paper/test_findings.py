@@ -1,0 +1,434 @@
+"""Findings on made-up runs whose truth is known: each verdict, and how wide the interval is that it rests on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from made_up_runs import checked, made_up
+
+from goodness.config import Config
+from goodness.paper.findings import VARIANTS, findings
+from goodness.paper.measured import Runs
+from goodness.paper.verdicts import Verdict, as_page
+from goodness.presets import presets
+from goodness.runs import Run
+
+SEEDS = (42, 123, 456)
+NAMES = [
+    "theorem-1",
+    "theorem-1-applies",
+    "accumulation-makes-blocks-ride",
+    "dissociation",
+    "mgc",
+    "two-blocks-suffice",
+    "wrong-labels-carry-the-signal",
+    "mining-is-load-bearing",
+    "moving-average-is-load-bearing",
+    "aspects-are-load-bearing",
+    "depth-reverses-kappa-4",
+    "separation-predicts-accuracy",
+    "magnitude-does-not-predict-accuracy",
+    "stage-2-grows-with-classes",
+    "batch-size-moves-wrong-image-separation",
+    "gating-helps-early-exit",
+]
+
+
+class Pool:
+    """Runs by preset and seed, written as they are asked for."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.runs = root, dict[str, dict[int, Run]]()
+
+    def add(self, preset: str, values: Mapping[str, Any] | list[Mapping[str, Any]], seeds: int = 3) -> Pool:
+        """The same values for every seed, or a list with each seed's own."""
+        each = values if isinstance(values, list) else [values] * seeds
+        for seed, one in zip(SEEDS, each):
+            self.runs.setdefault(preset, {})[seed] = made_up(self.root, preset, seed, **one)
+        return self
+
+    def accuracies(self, **by_preset: list[float]) -> Pool:
+        for preset, values in by_preset.items():
+            self.add(preset.replace("_", "-"), [{"accuracy": value} for value in values])
+        return self
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Pool:
+    return Pool(tmp_path)
+
+
+def verdict(name: str, runs: Runs) -> Verdict:
+    found = findings[name].verdict(runs)
+    ends = [end for end in (found.low, found.estimate, found.high) if end is not None]
+    assert ends == sorted(ends), "an interval has its estimate inside"
+    assert found.sentence.endswith(".")
+    return found
+
+
+def test_the_registry_is_complete() -> None:
+    assert list(findings) == NAMES
+    assert len(VARIANTS) == 13
+    for name, finding in findings.items():
+        assert finding.name == name
+        assert finding.says
+        assert finding.where
+        assert finding.rule.startswith("Unit: ")
+        assert set(finding.presets) <= set(presets)
+        assert len(set(finding.presets)) == len(finding.presets)
+        assert finding.seeds >= 1
+
+
+def test_the_page_of_rules_is_the_registrys() -> None:
+    page = Path(__file__).parents[2] / "docs" / "findings.md"
+    assert page.read_text("utf-8") == as_page(findings), "write as_page(findings) to docs/findings.md again"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_without_runs_nothing_can_be_told_and_the_runs_are_named(name: str) -> None:
+    for runs in ({}, {"demo": {}}):
+        found = verdict(name, runs)
+        assert found.outcome == "cannot be told yet"
+        assert found.estimate is None
+        assert any(preset in found.sentence for preset in findings[name].presets)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_that_is_unfinished_or_damaged_counts_as_none(name: str, tmp_path: Path) -> None:
+    empty, torn = tmp_path / "empty", tmp_path / "torn"
+    empty.mkdir()
+    torn.mkdir()
+    for file in ("result.json", "health.json", "config.json", "theory.json"):
+        (torn / file).write_text('{"reported":')
+    runs = {preset: {1: Run(empty), 2: Run(torn), 3: Run(tmp_path / "gone")} for preset in findings[name].presets}
+    assert verdict(name, runs).outcome == "cannot be told yet"
+
+
+# One part less
+
+LOADS = {
+    "mining-is-load-bearing": ("cp_fair_no_mining", 0.45),
+    "moving-average-is-load-bearing": ("cp_fair_no_ema", 0.34),
+    "aspects-are-load-bearing": ("cp_fair_one_aspect", 0.41),
+}
+
+
+@pytest.mark.parametrize("name", LOADS)
+@pytest.mark.parametrize(
+    ("less", "outcome"),
+    [
+        ([89.5, 89.4, 89.7], "holds"),
+        ([90.0, 90.1, 89.9], "cannot be told yet"),
+        ([90.05, 90.15, 90.25], "does not hold"),
+    ],
+)
+def test_a_part_bears_a_load_where_its_removal_costs_accuracy(
+    pool: Pool, name: str, less: list[float], outcome: str
+) -> None:
+    other, paper = LOADS[name]
+    pool.accuracies(cp_fair=[90.0, 90.1, 90.2], **{other: less})
+    found = verdict(name, pool.runs)
+    assert found.outcome == outcome
+    assert found.n == 3
+    assert found.estimate == pytest.approx(90.1 - np.mean(less))
+    assert found.paper == pytest.approx(paper)
+
+
+def test_one_seed_has_an_estimate_and_no_verdict(pool: Pool) -> None:
+    pool.add("cp-fair", {"accuracy": 91.0}, seeds=1).add("cp-fair-no-ema", {"accuracy": 80.0}, seeds=2)
+    found = verdict("moving-average-is-load-bearing", pool.runs)
+    assert (found.outcome, found.n, found.low) == ("cannot be told yet", 1, None)
+    assert found.estimate == pytest.approx(11)
+    assert "n = 1 seed" in found.sentence
+
+
+def test_two_seeds_have_an_interval_and_decide_nothing_where_three_are_asked_for(pool: Pool) -> None:
+    pool.accuracies(cp_fair=[91.0, 91.1], cp_fair_no_ema=[80.0, 80.1])
+    found = verdict("moving-average-is-load-bearing", pool.runs)
+    assert (found.outcome, found.n) == ("cannot be told yet", 2)
+    assert found.low == pytest.approx(11)
+    assert found.sentence.endswith("cannot be told yet: n = 2 seeds, and it takes 3.")
+
+
+def test_runs_of_another_size_than_the_papers_are_named_as_such(pool: Pool) -> None:
+    small = {"changes": {"data": "digits", "epochs": 5}}
+    pool.add("cp-fair", [{"accuracy": 91.0, **small}] * 3).add("cp-fair-no-ema", {"accuracy": 90.0})
+    found = verdict("moving-average-is-load-bearing", pool.runs)
+    assert found.outcome == "holds"
+    assert found.sentence.endswith("Not at the paper's size: digits, 5 epochs.")
+
+
+def test_seeds_are_paired_and_those_without_a_partner_left_out(tmp_path: Path) -> None:
+    runs: dict[str, dict[int, Run]] = {
+        "cp-fair": {s: made_up(tmp_path, "cp-fair", s, accuracy=80.0 + s) for s in (1, 2, 3, 4)},
+        "cp-fair-no-ema": {s: made_up(tmp_path, "cp-fair-no-ema", s, accuracy=79.0 + s) for s in (2, 3, 4, 5)},
+    }
+    found = verdict("moving-average-is-load-bearing", runs)
+    assert (found.n, found.estimate) == (3, pytest.approx(1))
+    assert found.outcome == "holds", "the seeds' own spread is no part of a paired difference"
+
+
+@pytest.mark.parametrize(
+    ("labels", "images", "outcome"),
+    [
+        ([90.1, 90.0, 90.2], [89.2, 89.1, 89.2], "holds"),
+        ([89.0, 89.1, 89.0], [90.0, 90.2, 90.1], "does not hold"),
+        ([88.0, 88.1, 88.2], [87.0, 87.1, 87.1], "does not hold"),  # ahead of the images, far behind both
+        ([90.1, 90.0, 90.2], [89.9, 90.1, 89.7], "cannot be told yet"),
+    ],
+)
+def test_wrong_labels_must_beat_wrong_images_and_equal_both(
+    pool: Pool, labels: list[float], images: list[float], outcome: str
+) -> None:
+    pool.accuracies(cp_fair=[90.0, 90.1, 90.1], cp_fair_nl_only=labels, cp_fair_ni_only=images)
+    found = verdict("wrong-labels-carry-the-signal", pool.runs)
+    assert found.outcome == outcome
+    assert found.paper == pytest.approx(0.87)
+
+
+# Depth
+
+
+@pytest.mark.parametrize(
+    ("second", "outcome"), [(90.0, "holds"), (80.0, "does not hold"), (88.9, "cannot be told yet")]
+)
+def test_two_blocks_suffice_if_they_do_in_the_worst_network(pool: Pool, second: float, outcome: str) -> None:
+    pool.add("gamma0", {"truncation": [85, 90, 90.2, 90.5], "accuracy": 90.5}, seeds=1)
+    pool.add("cp-fair", {"truncation": [85, second, 90.2, 90.5], "accuracy": 90.5}, seeds=1)
+    found = verdict("two-blocks-suffice", pool.runs)
+    assert found.outcome == outcome
+    assert found.estimate == pytest.approx(second / 90.5)
+    assert (found.n, found.unit, found.paper) == (10_000, "images", 0.98)
+    assert len(found.details) == 2
+
+
+@pytest.mark.parametrize(
+    ("shallow", "deep", "outcome"),
+    [
+        ((0.2, 0.25, 0.3), (3.0, 3.5, 4.0), "holds"),
+        ((0.2, 0.25, 0.3), (0.4, 0.5, 0.6), "does not hold"),
+        ((0.2, 0.25, 0.3), (0.5, 3.0, 6.0), "cannot be told yet"),
+        ((0.24,), (3.51,), "cannot be told yet"),
+    ],
+)
+def test_depth_reverses_kappa_4_if_the_ratio_crosses_one(
+    pool: Pool, shallow: tuple[float, ...], deep: tuple[float, ...], outcome: str
+) -> None:
+    pool.add("d128-gated-t1-k4", [{"goodness": [2.0, 1.0, 1.0, 2.0 * ratio]} for ratio in shallow])
+    pool.add("l8-gated-t1-k4", [{"goodness": [2.0, *[1.0] * 6, 2.0 * ratio]} for ratio in deep])
+    found = verdict("depth-reverses-kappa-4", pool.runs)
+    assert found.outcome == outcome
+    assert found.paper == pytest.approx(3.51 / 0.24)
+    assert found.estimate == pytest.approx(np.exp(np.log(deep).mean() - np.log(shallow).mean()))
+
+
+@pytest.mark.parametrize(
+    ("gate", "outcome"),
+    [((0.5, 0.55, 0.6), "holds"), ((0.1, 0.05, 0.1), "does not hold"), ((0.3, 0.9, 0.0), "cannot be told yet")],
+)
+def test_early_exit_is_what_half_a_point_buys(pool: Pool, gate: tuple[float, ...], outcome: str) -> None:
+    def curve(saved: float) -> dict[str, Any]:
+        return {"early_exit": [(80.0, 0.95), (89.6, saved), (90.0, 0.0)]}
+
+    pool.add("d128-gated-t3-k0", [curve(saved) for saved in gate])
+    pool.add("d128-cumulative", [curve(saved) for saved in (0.2, 0.25, 0.3)])
+    found = verdict("gating-helps-early-exit", pool.runs)
+    assert found.outcome == outcome
+    assert found.estimate == pytest.approx(np.mean(gate) - 0.25)
+    assert found.details[0].estimate == pytest.approx(np.mean(gate))
+    assert found.details[1].estimate == pytest.approx(np.mean(np.sqrt(gate))), "share of images that leave"
+
+
+# Health and accuracy
+
+
+def healthy(accuracies: list[float], deepest: float) -> list[dict[str, Any]]:
+    return [{"accuracy": one, "separation": [1.0, 1.0, 1.0, deepest]} for one in accuracies]
+
+
+@pytest.mark.parametrize(
+    ("local", "cumulative", "deepest", "outcome"),
+    [
+        ([68.0, 68.2, 68.1], [67.9, 68.1, 67.9], 0.96, "holds"),
+        ([68.0, 68.2, 68.1], [65.9, 66.1, 66.1], 0.96, "does not hold"),
+        ([68.0, 68.2, 68.1], [67.9, 68.1, 67.9], 4.5, "does not hold"),
+        ([68.0, 68.2, 68.1], [66.9, 68.4, 67.9], 0.96, "cannot be told yet"),
+        ([68.0], [68.0], 0.96, "cannot be told yet"),
+        ([68.0, 68.2, 68.1], [67.9, 68.1, 67.9], -0.1, "holds"),
+    ],
+)
+def test_the_dissociation_needs_a_spread_of_health_and_none_of_accuracy(
+    pool: Pool, local: list[float], cumulative: list[float], deepest: float, outcome: str
+) -> None:
+    pool.add("cifar100-gamma0", healthy(local, 4.78)).add("cifar100-cumulative", healthy(cumulative, deepest))
+    found = verdict("dissociation", pool.runs)
+    assert found.outcome == outcome
+    assert found.estimate == pytest.approx(np.mean(local) - np.mean(cumulative))
+    assert found.paper == 0.28
+
+
+def test_the_dissociation_compares_networks_on_the_same_images_too(pool: Pool) -> None:
+    right = np.ones(1000, dtype=bool)
+    fewer = right.copy()
+    fewer[:50] = False
+    pool.add("d128-gamma0", [{"separation": [1, 1, 1, 3], "right": right}] * 2)
+    pool.add("d128-lcff", [{"separation": [1, 1, 1, 0.5], "right": fewer}] * 2)
+    found = verdict("dissociation", pool.runs)
+    (row,) = [one for one in found.details if one.unit == "images"]
+    assert (row.estimate, row.n) == (pytest.approx(5), 2000)
+    assert row.low is not None
+    assert row.high is not None
+    assert 3.5 < row.low < 5 < row.high < 6.5
+
+
+def test_one_family_that_fails_fails_the_dissociation(pool: Pool) -> None:
+    pool.add("cifar100-gamma0", healthy([68.0, 68.2, 68.1], 4.8))
+    pool.add("cifar100-gated", healthy([68.0, 68.2, 68.1], 1.0))
+    assert verdict("dissociation", pool.runs).outcome == "holds"
+    pool.add("d128-gamma0", healthy([86.0, 86.1, 86.2], 2.6)).add("d128-lcff", healthy([80.0, 80.1, 80.0], 0.5))
+    found = verdict("dissociation", pool.runs)
+    assert found.outcome == "does not hold"
+    assert "CIFAR-100" in found.sentence
+    assert "L4/D128" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("deepest", "outcome"),
+    [
+        ((0.6, 0.7, 0.65), "holds"),
+        ((3.5, 3.9, 3.6), "does not hold"),
+        ((0.5, 5.0, 2.0), "cannot be told yet"),
+        ((0.6,), "cannot be told yet"),
+    ],
+)
+def test_riding_is_a_deepest_block_that_separates_less(pool: Pool, deepest: tuple[float, ...], outcome: str) -> None:
+    pool.add("d128-gamma0", healthy([86.0] * 3, 2.6))
+    pool.add("d128-lcff", [{"separation": [1, 1, 1, one]} for one in deepest])
+    found = verdict("accumulation-makes-blocks-ride", pool.runs)
+    assert found.outcome == outcome
+    assert found.estimate == pytest.approx(np.exp(np.log(deepest).mean()) / 2.6)
+
+
+@pytest.mark.parametrize(
+    ("mgc", "deepest", "outcome"),
+    [
+        ([85.0, 85.1, 85.2], 2.4, "holds"),
+        ([89.0, 89.1, 89.2], 2.4, "does not hold"),
+        ([89.0, 89.1, 89.2], 0.3, "cannot be told yet"),  # the attenuation stands: nothing is tested
+        ([85.0, 86.9, 84.2], 2.4, "cannot be told yet"),
+        ([85.0], 2.4, "cannot be told yet"),
+    ],
+)
+def test_mgc_would_refute_by_moving_accuracy_once_the_blocks_are_healthy(
+    pool: Pool, mgc: list[float], deepest: float, outcome: str
+) -> None:
+    pool.add("gamma0-dense", healthy([85.0, 85.2, 85.1], 2.6)).add("lcff-dense", healthy([85.1, 85.0, 85.2], 0.5))
+    pool.add("mgc-dense", healthy(mgc, deepest))
+    assert verdict("mgc", pool.runs).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("noise", "predicts", "is_blind"),
+    [(0.05, "holds", "does not hold"), (0.0, "holds", "does not hold")],
+)
+def test_a_measure_that_goes_along_with_accuracy_predicts_it(
+    pool: Pool, noise: float, predicts: str, is_blind: str
+) -> None:
+    for place, name in enumerate(VARIANTS):
+        accuracy = 89 + 0.2 * place + noise * (-1) ** place
+        pool.add(
+            name, {"accuracy": accuracy, "rate": 0.95 + 0.003 * place, "goodness": [1.0 + 0.1 * place] * 4}, seeds=1
+        )
+    found = verdict("separation-predicts-accuracy", pool.runs)
+    assert (found.outcome, found.n, found.unit, found.paper) == (predicts, 13, "variants", 0.67)
+    assert verdict("magnitude-does-not-predict-accuracy", pool.runs).outcome == is_blind
+
+
+def test_no_correlation_over_many_variants_is_one_that_can_be_told(pool: Pool) -> None:
+    names = findings["separation-predicts-accuracy"].presets
+    x = np.tile([1.0, 2.0, 3.0], 6)
+    y = np.repeat([90.0, 90.5, 91.0], 6)
+    for name, a, b in zip(names, x, y):
+        pool.add(name, {"accuracy": b, "rate": 0.95 + 0.01 * a, "goodness": [a] * 4}, seeds=1)
+    found = verdict("magnitude-does-not-predict-accuracy", pool.runs)
+    assert (found.outcome, found.estimate) == ("holds", pytest.approx(0, abs=1e-9))
+    assert verdict("separation-predicts-accuracy", pool.runs).outcome == "cannot be told yet"
+
+
+def test_three_variants_have_no_interval_of_r(pool: Pool) -> None:
+    for place, name in enumerate(VARIANTS[:3]):
+        pool.add(name, {"accuracy": 89 + place**2, "rate": 0.95 + 0.01 * place}, seeds=1)
+    found = verdict("separation-predicts-accuracy", pool.runs)
+    assert (found.outcome, found.n, found.low) == ("cannot be told yet", 3, None)
+
+
+# Theorem 1
+
+
+@pytest.mark.parametrize(("violations", "outcome"), [(0, "holds"), (1, "does not hold")])
+def test_one_gradient_off_the_formula_refutes_the_theorem(pool: Pool, violations: int, outcome: str) -> None:
+    pool.add("d128-lcff", {"theory": checked([1e-3, 1e-5, 1e-6], violations)}, seeds=1)
+    found = verdict("theorem-1", pool.runs)
+    assert found.outcome == outcome
+    assert (found.n, found.unit) == (96, "gradients")
+    assert found.estimate == pytest.approx(1 - 3 * violations / 96)
+    assert found.details[0].paper == 9.7e-4, "block 1 of LCFF, beside ours"
+    assert found.details[0].estimate == 1e-3
+
+
+def test_a_run_without_weights_tells_nothing_of_gradients(pool: Pool) -> None:
+    pool.add("d128-lcff", {}, seeds=1)
+    found = verdict("theorem-1", pool.runs)
+    assert found.outcome == "cannot be told yet"
+    assert "d128-lcff, seed 42" in found.sentence
+
+
+@pytest.mark.parametrize(("covered", "outcome"), [(0.8, "holds"), (0.2, "does not hold"), (0.5, "cannot be told yet")])
+def test_the_theorem_applies_where_block_and_past_are_right(pool: Pool, covered: float, outcome: str) -> None:
+    pool.add("d128-lcff", {"covered": covered}, seeds=2)
+    found = verdict("theorem-1-applies", pool.runs)
+    assert found.outcome == outcome
+    assert (found.estimate, found.n) == (pytest.approx(covered), 200)
+    assert len(found.details) == 3, "every block with a past"
+
+
+# Stage 2 and batch size
+
+
+@pytest.mark.parametrize(
+    ("gains", "outcome"),
+    [
+        ((0.0, 0.3, 3.2), "holds"),
+        ((3.0, 1.0, 0.1), "does not hold"),
+        ((0.5, 0.0, 0.6), "cannot be told yet"),
+    ],
+)
+def test_the_gain_of_stage_2_is_held_against_the_class_count(
+    pool: Pool, gains: tuple[float, ...], outcome: str
+) -> None:
+    for preset, gain in zip(("gamma0-dense", "cifar100-gamma0", "tiny-gamma0"), gains):
+        pool.add(preset, [{"accuracy": 70.0 + s, "stage2": 70.0 + s + gain + 0.05 * s} for s in range(3)])
+    found = verdict("stage-2-grows-with-classes", pool.runs)
+    assert found.outcome == outcome
+    assert (found.n, found.unit) == (9, "runs")
+    assert [one.paper for one in found.details] == [0.03, 0.34, 3.22]
+    assert [one.estimate for one in found.details] == pytest.approx([gain + 0.05 for gain in gains])
+
+
+@pytest.mark.parametrize(
+    ("small", "outcome"),
+    [((94.7, 94.0), "holds"), ((99.6, 99.7), "does not hold"), ((92.0, 99.9), "cannot be told yet")],
+)
+def test_batch_size_is_read_from_the_runs_own_settings(pool: Pool, small: tuple[float, ...], outcome: str) -> None:
+    for name in ("baseline", "cp-fair", "gamma0"):
+        pool.add(name, {"wrong_image_rate": 0.996 + 0.001 * len(name) / 10}, seeds=2)
+    for name, rate in zip(("fixed-nl", "block0-label"), small):
+        pool.add(name, {"wrong_image_rate": rate / 100}, seeds=1)
+    found = verdict("batch-size-moves-wrong-image-separation", pool.runs)
+    assert found.outcome == outcome
+    assert isinstance(pool.runs["fixed-nl"][42].config, Config)
+    assert found.n == 5

@@ -1,0 +1,158 @@
+"""A pool gives a run only if it is finished and the one asked for, and a mean only of runs that belong together."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from goodness.errors import UserError
+from goodness.paper.filled import fill
+from goodness.paper.numbers import cell
+from goodness.paper.pool import Pool, default_pool
+from goodness.paper.reproduce import reproduce
+from goodness.paper.suites import paper_table
+from goodness.paper.writing import remarks, shown
+from goodness.sweep.cell import Cell
+from goodness.training.durable import read_json, write_json
+from goodness.training.run import RunFolder
+
+MEAN = ("Mean ± Std (n=3)", "S1 (no-TTA)")
+
+
+def place(pool: Pool, preset: str, seed: int) -> Path:
+    return pool.path / pool.cell(preset, seed).folder_name / "run"
+
+
+def spoil(path: Path, **changes: Any) -> None:
+    write_json(path, {**read_json(path), **changes})
+
+
+def again(pool: Pool, *, mixed_versions: bool = False) -> Pool:
+    """The same folder, looked at anew."""
+    return Pool.at(pool.scale.name, pool.path, mixed_versions=mixed_versions)
+
+
+def test_a_finished_run_is_found_by_preset_and_seed(trained: Pool) -> None:
+    run = trained.run("gamma0", 42)
+    assert run is not None
+    assert run.config.preset == "gamma0"
+    assert run.config.seed == 42
+    assert sorted(trained.runs("gamma0")) == [42, 123]
+    assert trained.runs("gamma0", readout=True).keys() == {42, 123}
+    assert sorted(trained.runs("lcff")) == [42]
+    assert trained.runs("multi-tech") == {}
+
+
+def test_a_run_without_its_stage_2_is_found_for_stage_1_alone(trained: Pool) -> None:
+    assert trained.run("lcff", 42) is not None
+    found = trained.look("lcff", 42, readout=True)
+    assert found.run is None
+    assert found.why == "stopped, not finished"
+    assert trained.missing({("lcff", 42): True, ("gamma0", 42): True, ("lcff", 7): False}) == {
+        ("lcff", 42): True,
+        ("lcff", 7): False,
+    }
+
+
+def test_a_scale_has_its_own_folder_and_cells(trained: Pool) -> None:
+    assert default_pool("short") != default_pool("full")
+    other = Pool.at("short", trained.path)
+    assert other.run("gamma0", 42) is None
+    assert other.look("gamma0", 42).why == "not run"
+
+
+def test_an_unfinished_run_is_none(copied: Pool) -> None:
+    (place(copied, "gamma0", 42) / "result.json").unlink()
+    assert again(copied).look("gamma0", 42).why == "stopped, not finished"
+
+
+def test_a_run_with_another_setting_is_refused_and_never_trained_over(copied: Pool) -> None:
+    spoil(place(copied, "lcff", 42) / "config.json", beta=3.0)
+    found = again(copied).look("lcff", 42)
+    assert found.run is None
+    assert "beta 3.0, not 4.0" in found.why
+    filled = fill(paper_table("freeriding"), again(copied))
+    assert filled.state == "partial"
+    assert any("beta 3.0" in line for line in filled.trouble)
+    with pytest.raises(UserError, match="beta"):
+        reproduce(["freeriding"], again(copied), device="cpu")
+
+
+def test_runs_of_two_versions_are_not_averaged_unless_that_is_accepted(copied: Pool) -> None:
+    spoil(place(copied, "gamma0", 123) / "environment.json", goodness="0.0.1")
+    table, column = paper_table("gamma0_multiseed"), cell("gamma0_multiseed", *MEAN)
+    filled = fill(table, again(copied))
+    assert shown(column, filled.ours[MEAN]) == "refused"
+    assert "goodness: 0.1.0 and 0.0.1" in " ".join(remarks(filled))
+    assert filled.ours["42", "S1 (no-TTA)"].score is not None  # alone it may stand
+    assert again(copied).runs("gamma0") == {}
+    accepted = fill(table, again(copied, mixed_versions=True))
+    assert shown(column, accepted.ours[MEAN]).endswith("(2)")
+    assert "not of one version" in " ".join(remarks(accepted))
+
+
+def test_rows_of_different_source_code_are_said_to_be(copied: Pool) -> None:
+    spoil(place(copied, "lcff", 42) / "environment.json", source="f" * 64)
+    told = " ".join(remarks(fill(paper_table("freeriding"), again(copied))))
+    assert "different source code" in told
+    assert "f" * 12 in told
+
+
+def test_another_test_order_is_refused_within_a_mean_and_between_rows(copied: Pool) -> None:
+    for preset, seed in (("gamma0", 123), ("lcff", 42)):
+        folder = RunFolder(place(copied, preset, seed), None)
+        with np.load(folder.path / "predictions_test.npz", allow_pickle=False) as saved:
+            scores, labels, indices = saved["scores"], saved["labels"], saved["indices"]
+        folder.write_predictions("test", scores[::-1].copy(), labels[::-1].copy(), indices[::-1].copy())
+    mean = fill(paper_table("gamma0_multiseed"), again(copied))
+    assert mean.ours[MEAN].score is None
+    assert mean.ours[MEAN].why == "refused"
+    rows = fill(paper_table("freeriding"), again(copied))
+    healthy, riding = (
+        rows.ours[row, "sep_cur_nl (L3)"] for row in dict.fromkeys(c.row for c in rows.table.cells) if "cp" not in row
+    )
+    assert healthy.score is not None
+    assert riding.why == "refused"
+    assert any("in another order" in line for line in rows.trouble)
+
+
+def test_missing_seeds_are_counted_in_the_number_and_the_state(copied: Pool) -> None:
+    shutil.rmtree(place(copied, "gamma0", 123).parent)
+    filled = fill(paper_table("gamma0_multiseed"), again(copied))
+    assert filled.state == "partial"
+    assert shown(cell("gamma0_multiseed", *MEAN), filled.ours[MEAN]).endswith("(1 of 2)")
+    assert "Incomplete: 1 of 2 runs are missing." in remarks(filled)
+
+
+class Failing:
+    """An engine whose cells end badly."""
+
+    def start(self, cell: Cell, folder: Path) -> Failing:
+        (folder / "log.txt").write_text("the wheels came off\n")
+        return self
+
+    def poll(self) -> int:
+        return 1
+
+    def stop(self) -> None:
+        pass
+
+
+def test_a_run_that_fails_twice_leaves_the_table_incomplete(copied: Pool) -> None:
+    shutil.rmtree(place(copied, "cp-fair", 42).parent)
+    made = reproduce(["tab:freeriding"], again(copied), device="cpu", engine=Failing())
+    assert made.failed == {("cp-fair", 42): "the wheels came off"}
+    (table,) = made.tables
+    assert table.state == "partial"
+    text = (copied.path / "tables" / "freeriding.md").read_text()
+    assert "Incomplete: 1 of 3 runs are missing." in text
+    assert "the wheels came off" in text
+
+
+def test_a_damaged_result_is_missing_and_said_so(copied: Pool) -> None:
+    (place(copied, "gamma0", 42) / "result.json").write_text("{")
+    assert again(copied).run("gamma0", 42) is None

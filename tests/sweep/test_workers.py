@@ -1,0 +1,97 @@
+"""Workers that stay: one process for many cells, each as good as a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from goodness.sweep.cell import Cell, CellFolder
+from goodness.sweep.engine import How
+from goodness.sweep.state import standing
+from goodness.sweep.work import work
+from goodness.sweep.workers import WorkerEngine, WorkerHandle
+
+SMALL = {
+    "data": "digits-sample",
+    "epochs": 1,
+    "batch": 128,
+    "model.blocks": 2,
+    "model.width": 16,
+    "deterministic": True,
+    "keep.checkpoint_seconds": 0.0,
+}
+
+
+@pytest.fixture
+def engine() -> Iterator[WorkerEngine]:
+    with WorkerEngine(How(device="cpu")) as made:
+        yield made
+
+
+def asked(folder: Path, seed: int, **changes: object) -> tuple[Cell, Path]:
+    cell = Cell(preset="demo", seed=seed, overrides={**SMALL, **changes})
+    path = folder / cell.folder_name
+    CellFolder(path).write(cell)
+    return cell, path
+
+
+def wait(handle: WorkerHandle, until: Callable[[], bool] | None = None) -> int | None:
+    deadline = time.monotonic() + 120
+    while (code := handle.poll()) is None and not (until is not None and until()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return code
+
+
+def test_one_worker_takes_cell_after_cell_and_each_ends_in_its_own_bits(engine: WorkerEngine, tmp_path: Path) -> None:
+    cells = [asked(tmp_path / "workers", seed) for seed in (1, 2)]
+    for cell, path in cells:
+        assert wait(engine.start(cell, path)) == 0
+        assert standing(cell, path).state == "done"
+        assert CellFolder(path).log_path.read_text().startswith("$ ")
+    assert len(engine.workers) == 1
+    cell, path = cells[1]
+    _, alone = asked(tmp_path / "alone", 2)
+    work(alone, device="cpu")
+    assert CellFolder(alone).run.result["weights_sha256"] == CellFolder(path).run.result["weights_sha256"]
+    # What a cell does wrong is its own: the exit code and the log say so, and the next cell gets another worker.
+    first = engine.workers[0].process.pid
+    broken, place = asked(tmp_path / "workers", 3)
+    CellFolder(place).cell_path.write_text("{}")
+    assert wait(engine.start(broken, place)) == 1
+    assert "is not what a sweep writes" in CellFolder(place).log_path.read_text()
+    assert engine.workers[0].process.pid == first
+    # Asked to stop, it saves.
+    long, folder = asked(tmp_path / "workers", 4, epochs=2000)
+    handle = engine.start(long, folder)
+    assert [one.process.pid for one in engine.workers] != [first]
+    assert wait(handle, until=lambda: standing(long, folder).epoch > 0) is None
+    handle.stop()
+    assert wait(handle) == 143
+    assert standing(long, folder).state == "stopped"
+    assert len(engine.workers) == 1
+    # Killed, it takes its cell with it; the next gets another worker.
+    handle = engine.start(long, folder)
+    assert wait(handle, until=lambda: standing(long, folder).state == "running") is None
+    pid = engine.workers[0].process.pid
+    os.kill(pid, signal.SIGKILL)
+    assert wait(handle) == -signal.SIGKILL
+    cell, path = asked(tmp_path / "workers", 5)
+    assert wait(engine.start(cell, path)) == 0
+    assert [one.process.pid for one in engine.workers] != [pid]
+    assert len(engine.workers) == 1
+
+
+def test_closing_ends_the_workers(tmp_path: Path) -> None:
+    with WorkerEngine(How(device="cpu")) as engine:
+        cell, path = asked(tmp_path, 6, epochs=2000)
+        handle = engine.start(cell, path)
+        wait(handle, until=lambda: standing(cell, path).epoch > 0)
+        process = engine.workers[0].process
+    assert process.returncode is not None
+    assert standing(cell, path).state == "stopped"
