@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from goodness import api
 from goodness.config import to_dict
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.plan import make_cells
-from goodness.sweep.work import work
 from goodness.training.durable import append_line, write_json
 from goodness.training.loop import fingerprint
 from goodness.training.run import RunFolder, versions
@@ -120,19 +118,3 @@ class FakeEngine:
         with CellFolder(folder).log_path.open("a") as log:
             log.write(f"$ goodness cell {folder}\n{words}")
         return FakeHandle(self, cell, folder, code, self.looks)
-
-
-class InThisProcess:
-    """Does the work itself, at once: a real cell without a process of its own."""
-
-    def start(self, cell: Cell, folder: Path) -> Ended:
-        work(folder, device="cpu")
-        return Ended()
-
-
-class Ended:
-    def poll(self) -> int:
-        return 0
-
-    def stop(self) -> None:
-        os.abort()  # nothing runs

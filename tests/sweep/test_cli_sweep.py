@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_cells import InThisProcess
 from rich.console import Console
 
 from goodness.cli import main
@@ -19,6 +18,7 @@ from goodness.sweep.cell import Cell
 from goodness.sweep.plan import Plan
 from goodness.sweep.progress import Place, Snapshot
 from goodness.sweep.state import Standing
+from in_this_process import InThisProcess
 from tiny_runs import BLOBS, BLOCK_SIZES, SIZES, blobs_at_hand
 
 TINY = {**BLOBS, **SIZES, **{f"model.block.{name}": value for name, value in BLOCK_SIZES.items()}, "model.blocks": 2}

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from fake_cells import InThisProcess
 
 import goodness
 from goodness.cli import main
@@ -24,6 +23,7 @@ from goodness.sweep.engine import How, LocalEngine, LocalHandle, cell_command, s
 from goodness.sweep.plan import make_cells
 from goodness.sweep.state import standing
 from goodness.sweep.work import work
+from in_this_process import InThisProcess
 from tiny_runs import BLOBS, BLOCK_SIZES, SIZES, blobs_at_hand
 
 SMALL = {

@@ -64,11 +64,7 @@ class AspectHead(GoodnessHead):
 
     def forward(self, tokens: Tensor, labels: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
         pooled, energy = self.pool.with_energy(tokens)
-        align = F.cosine_similarity(widen(pooled), widen(self.prototypes[labels]), dim=-1) / self.temperature
-        learned = F.softplus(widen(self.learned(pooled)).squeeze(-1))
-        sharpness = notes["sharpness"] if "sharpness" in notes else torch.zeros_like(align)
-        aspects = torch.stack([align, energy, sharpness.to(align.dtype), learned], dim=-1)
-        return aspects, (aspects * self.weights()).sum(dim=-1), pooled
+        return self._readings(pooled, energy, labels, notes.get("sharpness"))
 
     def under(self, tokens: Tensor, labels: Tensor, factors: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
         """As the base's, without a copy of the tokens for each label.
@@ -82,14 +78,16 @@ class AspectHead(GoodnessHead):
         query = (self.pool.norm.scale * self.pool.query).to(tokens.dtype)
         scores = widen(F.linear(tokens, factors * query)) * (squares + NORM_EPSILON).rsqrt()
         pooled = (scores.softmax(dim=1).to(tokens.dtype).transpose(1, 2) @ tokens * factors).flatten(0, 1)
-        every = labels.repeat(len(tokens))
-        align = F.cosine_similarity(widen(pooled), widen(self.prototypes[every]), dim=-1) / self.temperature
-        energy = squares.mean(dim=1).flatten()
+        sharpness = notes["sharpness"].repeat_interleave(each) if "sharpness" in notes else None
+        return self._readings(pooled, squares.mean(dim=1).flatten(), labels.repeat(len(tokens)), sharpness)
+
+    def _readings(
+        self, pooled: Tensor, energy: Tensor, labels: Tensor, sharpness: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """All aspects and their blend, from the pooled features and the energy of every row."""
+        align = F.cosine_similarity(widen(pooled), widen(self.prototypes[labels]), dim=-1) / self.temperature
         learned = F.softplus(widen(self.learned(pooled)).squeeze(-1))
-        if "sharpness" in notes:
-            sharpness = notes["sharpness"].repeat_interleave(each).to(align.dtype)
-        else:
-            sharpness = torch.zeros_like(align)
+        sharpness = torch.zeros_like(align) if sharpness is None else sharpness.to(align.dtype)
         aspects = torch.stack([align, energy, sharpness, learned], dim=-1)
         return aspects, (aspects * self.weights()).sum(dim=-1), pooled
 

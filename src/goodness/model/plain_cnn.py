@@ -18,9 +18,39 @@ if TYPE_CHECKING:
     from goodness.config import Config
 
 
+@dataclass(frozen=True, kw_only=True)
+class Stages(BlockPart):
+    """A row of stages, one per block, each on half the map of the one before."""
+
+    channels: tuple[int, ...]
+
+    def idle(self, config: Config) -> list[tuple[str, str]]:
+        beyond = range(config.model.blocks, len(self.channels))
+        return [(f"channels[{stage}]", f"model.blocks is {config.model.blocks}") for stage in beyond]
+
+    def channels_at(self, depth: int) -> int:
+        if depth >= len(self.channels):
+            raise ConfigError(
+                f"model.blocks asks for block {depth + 1} and model.block.channels ends at {len(self.channels)}: "
+                "give a number of channels for every block, or fewer blocks"
+            )
+        return self.channels[depth]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stage(BlockPart):
+    """One of them. It has no name of its own: configurations hold the whole row."""
+
+    channels: int
+
+    def output_shape(self, width: int, grid: tuple[int, int]) -> tuple[int, tuple[int, int]]:
+        """The stage's channels, and half the grid, rounded up."""
+        return self.channels, ((grid[0] + 1) // 2, (grid[1] + 1) // 2)
+
+
 @register_block("conv-stages")
 @dataclass(frozen=True, kw_only=True)
-class ConvStages(BlockPart):
+class ConvStages(Stages):
     """A plain CNN: two 3x3 convolutions and a halving of the map per block. Goes with `model.stem.kind pixels`."""
 
     ends_in_relu = True
@@ -34,28 +64,13 @@ class ConvStages(BlockPart):
         if min(self.channels) < 1:
             raise ConfigError(f"model.block.channels must be at least 1 each, got {self.channels}")
 
-    def idle(self, config: Config) -> list[tuple[str, str]]:
-        beyond = range(config.model.blocks, len(self.channels))
-        return [(f"channels[{stage}]", f"model.blocks is {config.model.blocks}") for stage in beyond]
-
     def at(self, depth: int) -> ConvStage:
-        if depth >= len(self.channels):
-            raise ConfigError(
-                f"model.blocks asks for block {depth + 1} and model.block.channels ends at {len(self.channels)}: "
-                "give a number of channels for every block, or fewer blocks"
-            )
-        return ConvStage(channels=self.channels[depth])
+        return ConvStage(channels=self.channels_at(depth))
 
 
 @dataclass(frozen=True, kw_only=True)
-class ConvStage(BlockPart):
-    """One stage of `ConvStages`. It has no name of its own: configurations hold the whole row."""
-
-    channels: int
-
-    def output_shape(self, width: int, grid: tuple[int, int]) -> tuple[int, tuple[int, int]]:
-        """The stage's channels, and half the grid, rounded up."""
-        return self.channels, ((grid[0] + 1) // 2, (grid[1] + 1) // 2)
+class ConvStage(Stage):
+    """One stage of `ConvStages`."""
 
     def build(self, width: int, grid: tuple[int, int]) -> nn.Module:
         return ConvStageBody(width, self.channels, grid)

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goodness.errors import ConfigError
-from goodness.model.plain_cnn import norm_groups
-from goodness.parts import BlockPart, register_block
-
-if TYPE_CHECKING:
-    from goodness.config import Config
+from goodness.model.plain_cnn import Stage, Stages, norm_groups
+from goodness.parts import register_block
 
 Norm = Literal["batch", "group"]
 
 
 @register_block("pyramid")
 @dataclass(frozen=True, kw_only=True)
-class Pyramid(BlockPart):
+class Pyramid(Stages):
     """3x3 convolutions with a residual, each block on half the map of the one before. Goes with `model.stem.kind
     pixels` and `model.label late`.
     """
@@ -52,32 +49,20 @@ class Pyramid(BlockPart):
                 "--model.label late or --model.block.norm group"
             )
 
-    def idle(self, config: Config) -> list[tuple[str, str]]:
-        beyond = range(config.model.blocks, len(self.channels))
-        return [(f"channels[{stage}]", f"model.blocks is {config.model.blocks}") for stage in beyond]
-
     def at(self, depth: int) -> PyramidStage:
-        if depth >= len(self.channels):
-            raise ConfigError(
-                f"model.blocks asks for block {depth + 1} and model.block.channels ends at {len(self.channels)}: "
-                "give a number of channels for every block, or fewer blocks"
-            )
         entry = self.entry if depth == 0 else 0
-        return PyramidStage(channels=self.channels[depth], convolutions=self.convolutions, entry=entry, norm=self.norm)
+        return PyramidStage(
+            channels=self.channels_at(depth), convolutions=self.convolutions, entry=entry, norm=self.norm
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
-class PyramidStage(BlockPart):
-    """One block of a `Pyramid`. It has no name of its own: configurations hold the whole row."""
+class PyramidStage(Stage):
+    """One block of a `Pyramid`."""
 
-    channels: int
     convolutions: int
     entry: int
     norm: Norm
-
-    def output_shape(self, width: int, grid: tuple[int, int]) -> tuple[int, tuple[int, int]]:
-        """The stage's channels, and half the grid, rounded up."""
-        return self.channels, ((grid[0] + 1) // 2, (grid[1] + 1) // 2)
 
     def build(self, width: int, grid: tuple[int, int]) -> nn.Module:
         return PyramidBody(self, width, grid)
