@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
 
 from goodness.config import differences
+from goodness.paper.reduced import rounded
 from goodness.presets import preset
 from goodness.runs import READOUT, Run
 
@@ -33,14 +33,6 @@ def summary(run: Run) -> dict:
         "result": result,
         "epochs": [rounded(line) for line in run.metrics if "val" in line],
     }
-
-
-def rounded(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: rounded(one) for name, one in value.items()}
-    if isinstance(value, list):
-        return [rounded(one) for one in value]
-    return float(f"{value:.5g}") if isinstance(value, float) else value
 
 
 def percent(share: float | None) -> str:

@@ -310,7 +310,7 @@ def test_a_folder_whose_name_is_not_utf8_is_like_any_other(
     code, _, error = run(capsys, "readout", folder, *SMALL_READOUT, "--out", f"{folder}far")
     assert code == 0, error
     assert json.loads(Path(f"{folder}far", "backbone.json").read_bytes())["run"] == folder
-    assert json.loads(Path(f"{folder}far", "environment.json").read_bytes())["command"].endswith("/r\udcff'")
+    assert json.loads(Path(f"{folder}far", "environment.json").read_bytes())["command"].endswith("r\udcff'")
     assert run(capsys, "eval", f"{folder}far")[0] == 0
     code, _, error = run(capsys, "resume", f"{folder}no")
     assert code == 2

@@ -34,6 +34,7 @@ from goodness.training.run import RunFolder, choose_device, choose_dtype, defaul
 from goodness.training.signals import StopRequest
 from goodness.training.stage1 import Stage1, assess, build_network
 from goodness.training.stage2 import Stage2
+from goodness.training.start import compiler_loading
 from goodness.training.step import Stepper
 
 SMALL = 500_000
@@ -77,8 +78,10 @@ def train(
     # Order counts, and a key keeps its first place: parts by name come before the dotted settings of the part chosen.
     config = make_config(base, {**given, **(changes or {}), **given})
     chosen = choose_device(device)
-    images = load_data(config, data_dir)
-    _refuse_what_cannot_be_built(config, images)
+    with compiler_loading(config, chosen):
+        images = load_data(config, data_dir)
+    with _one_thread():
+        _refuse_what_cannot_be_built(config, images)
     path = Path(out) if out is not None else default_run_path(config.preset, config.data, config.seed)
     stage = Backprop.stage if config.trainer == "backprop" else Stage1.stage
     with RunFolder.create(path) as folder:
@@ -108,8 +111,10 @@ def resume(
         if folder.is_finished:
             return Run(folder.path)
         config = load_config(folder.path)
-        data_dir = data_dir or _remembered_data_dir(folder.path)
-        return _go(folder, config, load_data(config, data_dir), choose_device(device), data_dir, listen)
+        data_dir, chosen = data_dir or _remembered_data_dir(folder.path), choose_device(device)
+        with compiler_loading(config, chosen):
+            images = load_data(config, data_dir)
+        return _go(folder, config, images, chosen, data_dir, listen)
 
 
 def readout(
@@ -151,7 +156,8 @@ def readout(
     network = run.network(weights, str(chosen))
     _refuse_a_readout_too_large(config, network, chosen)
     _require_optional_packages(config)
-    images = load_data(config, data_dir or _remembered_data_dir(run.path))
+    with compiler_loading(config, chosen):
+        images = load_data(config, data_dir or _remembered_data_dir(run.path))
     _refuse_other_data(network, images)
     place = Path(out) if out is not None else run.path / READOUT
     with RunFolder.create(place) as folder:
@@ -306,6 +312,17 @@ def _allow_attention(cudnn: bool, flash: bool, efficient: bool) -> None:
     torch.backends.cuda.enable_cudnn_sdp(cudnn)
     torch.backends.cuda.enable_flash_sdp(flash)
     torch.backends.cuda.enable_mem_efficient_sdp(efficient)
+
+
+@contextlib.contextmanager
+def _one_thread() -> Iterator[None]:
+    """For two images: more threads would wait for each other, for seconds on a machine that has other work."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def _refuse_what_cannot_be_built(config: Config, data: ImageData) -> None:

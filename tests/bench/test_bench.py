@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -14,6 +16,7 @@ from goodness.bench.prediction import prediction
 from goodness.bench.subjects import PARTS, SIDE_BY_SIDE, build, learned_at_once, made_up, stepping
 from goodness.cli import main
 from goodness.config import override
+from goodness.report.bench_figure import LABEL, drawn, short
 from tiny_runs import shrunk
 
 CPU = torch.device("cpu")
@@ -98,6 +101,74 @@ def test_the_command_prints_writes_and_draws(tmp_path: Path, capsys: pytest.Capt
         assert row["share_of_roofline"] == pytest.approx(row["floor_ms"] / row["median_ms"])
     assert figure.stat().st_size > 5_000
     assert (tmp_path / "speed.svg").is_file()
+
+
+def made_up_findings() -> dict[str, Any]:
+    """What a benchmark of several presets finds, with numbers of a GPU."""
+    ways = {"fast": [subject.name for subject in SIDE_BY_SIDE], "a-preset-with-a-very-long-name-indeed-it-is": ["ff"]}
+    times = {"median_ms": 24.5, "least_ms": 24.0, "most_ms": 25.0, "images_per_second": 95_813.0}
+    work = {"flop": 5_265_000_000_000, "bytes": 29_789_000_000, "floor_ms": 7.0, "bound": "arithmetic"}
+    size = {"batch": 512, "peak_bytes": 2**32, "parameters_per_backward": 4_887_812, "share_of_roofline": 0.29}
+    rows = [
+        {"preset": preset, "name": name, "about": f"{name} in words", **times, **work, **size}
+        for preset, names in ways.items()
+        for name in names
+    ]
+    speed = {"images_per_second": 149_511.0, "times_the_loop": 2.0}
+    guess = {"loop": speed, "together": speed, "late": speed, "largest_difference": 0.01, "largest_score": 1.0}
+    return {
+        "environment": {"device_name": "a slide rule", "torch": "2.11.0", "dtype": "bfloat16"},
+        "ceilings": {"flop_per_second": 8e14, "bytes_per_second": 4e12},
+        "rows": rows,
+        "prediction": [{"classes": classes, **guess} for classes in (10, 100, 200)],
+    }
+
+
+def test_bars_stand_upright_and_rows_begin_at_the_top() -> None:
+    time, memory, speed = drawn(made_up_findings()).axes
+    assert time.yaxis_inverted()
+    assert memory.yaxis_inverted()
+    assert not speed.yaxis_inverted()
+    bottom, top = speed.get_ylim()
+    assert all(bar.get_y() == 0 and bottom < bar.get_height() < top for bar in speed.patches)  # type: ignore[attr-defined]
+
+
+def test_no_word_of_the_figure_runs_into_another() -> None:
+    figure = drawn(made_up_findings())
+    figure.draw_without_rendering()
+    labels = figure.axes[0].get_yticklabels()
+    assert all(len(line) <= LABEL for label in labels for line in label.get_text().splitlines())
+    for words in (labels, figure.axes[2].texts, [one.title for one in figure.axes]):
+        boxes = [one.get_window_extent() for one in words]
+        assert not any(a.overlaps(b) for a, b in itertools.combinations(boxes, 2))
+        assert all(box.x0 >= 0 and box.x1 <= figure.bbox.x1 for box in boxes)
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(0.52, "0.52"), (466.4, "466"), (999.7, "1 k"), (1_788, "1.8 k"), (95_813, "96 k"), (149_511, "150 k")],
+)
+def test_large_numbers_are_short(value: float, words: str) -> None:
+    assert short(value) == words
+
+
+def test_an_earlier_benchmark_is_shown_and_drawn_without_measuring(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("goodness.cli.bench.bench", lambda *_, **__: pytest.fail("it measured"))
+    place, figure = tmp_path / "earlier.json", tmp_path / "again.png"
+    place.write_text(json.dumps(made_up_findings()))
+    assert main(["bench", "--from", str(place), "--figure", str(figure)]) == 0
+    shown = capsys.readouterr().out
+    assert "a slide rule" in shown
+    assert "5,265" in shown
+    assert "…" not in shown
+    assert figure.is_file()
+    assert main(["bench", "demo", "--from", str(place)]) == 2
+    assert "leave out demo" in capsys.readouterr().err
+    assert main(["bench", "--from", str(tmp_path / "nothing.json")]) == 2
+    place.write_text("[]")
+    assert main(["bench", "--from", str(place)]) == 2
 
 
 def test_mistakes_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import colorsys
+import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -20,6 +21,7 @@ from goodness.data.augment import (
     augment,
     blur_kernel_size,
     colour_jitter,
+    compiled_augment,
     crop_box,
     crop_tries,
     normalise,
@@ -447,6 +449,21 @@ def test_augment_is_one_graph_and_deterministic(name: str, channels: int) -> Non
         assert torch.equal(compiled(images, u, recipe), augment(images, u, recipe))
     finally:
         torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.parametrize(("name", "graphs"), [("ff", 3), ("sprint", 1)])
+def test_rounds_of_randaugment_share_a_graph(name: str, graphs: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager", fullgraph=True))
+    recipe = recipes[name]
+    compiled = compiled_augment(recipe)
+    images = noisy_and_smooth((3, 16, 16)).to(torch.uint8)
+    for seed, flips in ((0, True), (1, True), (2, False)):
+        u = torch.rand(len(images), uniforms_needed(recipe), generator=torch.Generator().manual_seed(seed))
+        assert torch.equal(compiled(images, u, recipe, flips), augment(images, u, recipe, flips))
+    # Another flag is another graph of what it is given to: the first stage, or all of it.
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == graphs + 1
 
 
 def test_normalise_centres_and_scales_each_channel() -> None:

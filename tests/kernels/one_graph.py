@@ -9,6 +9,7 @@ from torch import Tensor
 
 from goodness import kernels
 from goodness.api import make_config
+from goodness.kernels import feedforward
 from goodness.model.network import Network
 from goodness.training.step import forward_block, score_block
 
@@ -49,3 +50,19 @@ def test_stem_block_and_scoring_are_one_graph_each(preset: str, monkeypatch: pyt
     ):
         assert "short_attention" in graph
         assert "geglu" in graph
+
+
+def test_scoring_without_a_gradient_is_one_graph_with_the_whole_layer_in_a_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernels, "are_used", lambda x: True)
+    monkeypatch.setattr(feedforward, "shared_memory", lambda device: 227 * 1024)
+    config = make_config("gamma0-dense", {"model.width": 64, "model.block.heads": 2})
+    network = Network(config.model, (3, 32, 32), 10, terms=config.objective)
+    tokens = torch.rand(2, 64, 64, dtype=torch.bfloat16)
+    given = torch.tensor([0, 1, 1]), torch.tensor([1, 2, 3]), torch.arange(10)
+    with torch.no_grad():
+        graph = targets(score_block, network.block(0), tokens, *given)
+    assert "feedforward" in graph
+    assert "geglu" not in graph
+    assert "geglu" in targets(score_block, network.block(0), tokens, *given)

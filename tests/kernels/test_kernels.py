@@ -7,12 +7,14 @@ import torch.nn.functional as F
 pytest.importorskip("triton")
 
 from goodness.kernels.convolution import convolve
+from goodness.kernels.feedforward import TILE, fed_forward
+from goodness.kernels.feedforward import serves as serves_layer
 from goodness.kernels.geglu import geglu
 from goodness.kernels.group_norm import group_norm_gelu
 from goodness.kernels.pool import pool
 from goodness.kernels.short_attention import serves, short_attention
-from goodness.model.attention import AttentionPool, SelfAttention
-from goodness.model.feedforward import gated_plainly
+from goodness.model.attention import NORM_EPSILON, AttentionPool, RMSNorm, SelfAttention
+from goodness.model.feedforward import GEGLU, gated_plainly
 from goodness.model.stem import ConvStem
 
 
@@ -68,7 +70,7 @@ def test_geglu(rows, hidden):
     assert_equal(geglu, gated_plainly, [gate_up], (rows, hidden))
 
 
-@pytest.mark.parametrize(("pixels", "channels", "groups"), [(64, 96, 8), (49, 24, 8), (100, 7, 1), (9, 384, 8)])
+@pytest.mark.parametrize(("pixels", "channels", "groups"), [(64, 96, 8), (49, 24, 8), (100, 7, 1), (9, 384, 8), (300, 16, 2), (600, 48, 8)])
 def test_group_norm_and_gelu(pixels, channels, groups):
     torch.manual_seed(0)
     x = 0.5 + 2 * torch.randn(3, pixels, channels)
@@ -78,6 +80,22 @@ def test_group_norm_and_gelu(pixels, channels, groups):
 
     inputs = [x, torch.rand(channels) + 0.5, torch.randn(channels)]
     assert_equal(lambda *a: group_norm_gelu(*a, groups), plain, inputs, x.shape, tolerance=5e-5)
+
+
+@pytest.mark.parametrize(("down", "across", "patch"), [(4, 6, 2), (3, 9, 3), (16, 16, 2)])
+def test_group_norm_patch_by_patch(down, across, patch):
+    torch.manual_seed(0)
+    x, channels = torch.randn(2, down * across, 16), 16
+
+    def plain(x, scale, shift):
+        out = F.gelu(F.group_norm(x.transpose(1, 2), 4, scale, shift)).transpose(1, 2)
+        out = out.reshape(2, down // patch, patch, across // patch, patch, channels).transpose(2, 3)
+        return out.reshape(2, down * across, channels)
+
+    inputs = [x, torch.rand(channels) + 0.5, torch.randn(channels)]
+    assert_equal(
+        lambda *a: group_norm_gelu(*a, 4, across=across, patch=patch), plain, inputs, x.shape, tolerance=5e-5
+    )
 
 
 def test_group_norm_keeps_its_digits_far_from_zero():
@@ -136,3 +154,68 @@ def test_pooling_and_energy(tokens, width):
 def side_by_side(both):
     pooled, energy = both
     return torch.cat([pooled, energy.unsqueeze(1).to(pooled.dtype)], dim=1)
+
+
+H100, A100, SMALL = 227 * 1024, 163 * 1024, 99 * 1024
+"""Bytes that a program may share."""
+
+
+def layer_and_norm(width, hidden):
+    torch.manual_seed(0)
+    layer, norm = GEGLU(width, hidden), RMSNorm(width)
+    torch.nn.init.uniform_(norm.scale, 0.5, 1.5)
+    torch.nn.init.normal_(layer.gate_up.weight, std=2 * width**-0.5)
+    return layer, norm
+
+
+def fed_fast(layer, norm, tokens):
+    with torch.no_grad():
+        return fed_forward(tokens, norm.scale, layer.gate_up.weight, layer.down.weight, NORM_EPSILON, H100)
+
+
+@pytest.mark.parametrize(
+    ("rows", "width", "hidden"), [((2, 64), 64, 96), ((TILE + 3,), 128, 32), ((1, 1), 64, 704)], ids=str
+)
+def test_the_whole_feedforward_layer(rows, width, hidden):
+    layer, norm = layer_and_norm(width, hidden)
+    tokens = 3 * torch.randn(*rows, width)
+    found = fed_fast(layer, norm, tokens)
+    with torch.no_grad():
+        expected = tokens.double() + layer.double()(norm.double()(tokens.double()))
+    torch.testing.assert_close(found.double(), expected, rtol=1e-4, atol=5e-4)  # its GELU is right to 9e-5
+
+
+def test_the_whole_feedforward_layer_in_half_precision_loses_no_more_than_its_twin():
+    layer, norm = layer_and_norm(64, 96)
+    tokens = torch.randn(200, 64).half()  # the interpreter takes no products in bfloat16
+    with torch.no_grad():
+        exact = tokens.float() + layer(norm(tokens.float()))
+        found = fed_fast(layer, norm, tokens)
+        plain = tokens + layer.half()(norm.half()(tokens))
+    assert found.dtype == torch.float16
+    assert (found - exact).abs().mean() <= 1.05 * (plain - exact).abs().mean()
+
+
+def test_gelu_far_out_is_zero_or_the_number_itself():
+    layer, norm = GEGLU(64, 32), RMSNorm(64)
+    with torch.no_grad():
+        layer.gate_up.weight.zero_()
+        layer.gate_up.weight[:32, 0] = 10.0  # gate: ten times the first feature
+        layer.gate_up.weight[32:, 1] = 1.0  # up: the second
+        layer.down.weight.copy_(torch.eye(64, 32))
+    tokens = torch.zeros(2, 64)
+    tokens[:, 1] = 1.0
+    tokens[0, 0], tokens[1, 0] = 1.0, -1.0
+    added = fed_fast(layer, norm, tokens) - tokens
+    root = (2 / 64) ** -0.5  # both have two ones
+    torch.testing.assert_close(added[0, 0].item(), 10 * root * root, rtol=1e-4, atol=0)
+    assert added[1].abs().max() < 1e-4
+
+
+def test_the_layer_is_served_where_its_tiles_fit():
+    assert serves_layer(256, 704, H100)
+    assert serves_layer(256, 704, A100)
+    assert not serves_layer(256, 704, SMALL)
+    assert serves_layer(64, 704, SMALL)
+    assert not serves_layer(256, 700, H100)
+    assert not serves_layer(96, 704, H100)

@@ -16,11 +16,12 @@ from torch._higher_order_ops import triton_kernel_wrap
 from triton.backends.compiler import GPUTarget
 
 from goodness import kernels
-from goodness.kernels import geglu, group_norm, pool, short_attention
+from goodness.kernels import feedforward, geglu, group_norm, pool, short_attention
 
 WRITTEN = {
     "attention_forward_kernel": {"out"},
     "attention_backward_kernel": {"gradient"},
+    "feedforward_kernel": {"out"},
     "geglu_forward_kernel": {"out"},
     "geglu_backward_kernel": {"gradient"},
     "group_norm_forward_kernel": {"out", "means", "spreads"},
@@ -88,10 +89,11 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, dict[str, 
 
             return record
 
-    for module in (geglu, group_norm, pool, short_attention):
+    for module in (feedforward, geglu, group_norm, pool, short_attention):
         monkeypatch.setattr(module, "wrap_triton", Recorder)
     half = {"dtype": torch.bfloat16}
     gate_up, tokens = torch.zeros(64, 1408, **half), torch.zeros(2, 64, 256, **half)
+    feedforward.feedforward(tokens, torch.zeros(1408, 256, **half), torch.zeros(704, 256, **half), 1e-6, 3)
     geglu.geglu(gate_up)
     geglu._geglu_backward(gate_up, torch.zeros(64, 704, **half))
     qkv, angles = torch.zeros(2, 64, 768, **half), torch.zeros(64, 16)
@@ -100,8 +102,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, dict[str, 
     pool.pool(tokens, torch.zeros(256), 1e-6)
     pool._pool_backward(tokens, torch.zeros(256), torch.zeros(2, 256, **half), torch.zeros(2), 1e-6)
     x, scale = torch.zeros(2, 256, 96, **half), torch.zeros(96)
-    _, means, spreads = group_norm._group_norm_gelu(x, scale, scale, 8, 1e-5)
-    group_norm._group_norm_gelu_backward(x, scale, scale, means, spreads, x, 8)
+    _, means, spreads = group_norm._group_norm_gelu(x, scale, scale, 8, 1e-5, 16, 2)
+    group_norm._group_norm_gelu_backward(x, scale, scale, means, spreads, x, 8, 16, 2)
     return started
 
 

@@ -68,6 +68,28 @@ def test_paper_prints_one_table(trained: Pool, capsys: pytest.CaptureFixture[str
     assert one["is_near"] is None  # at this scale nothing is held against the paper
 
 
+def test_paper_says_of_a_figure_what_it_needs_and_where_it_lies(
+    copied: Pool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--scale", "tiny", "--out", str(copied.path)]
+    assert main(["paper", "fig:freeriding", "freeriding", *where, "--json"]) == 0
+    figure, table = json.loads(capsys.readouterr().out)
+    assert (figure["number"], table["number"]) == ("fig.", 31)
+    stands = {(one["preset"], one["seed"]): one["stands"] for one in figure["needs"]}
+    assert (stands["gamma0", 42], stands["cp-fair", 42], stands["baseline", 42]) == ("done", "done", "not run")
+    assert figure["runs"] == {"needed": len(stands), "done": list(stands.values()).count("done")}
+    assert figure["files"] == []
+    assert main(["paper", "magnitude_vs_sep", *where]) == 0  # of no table
+    told = said(capsys)
+    assert "not drawn yet: goodness reproduce fig:magnitude_vs_sep --scale tiny" in told
+    assert "gamma0, seed 42: done" in told
+    file = copied.path / "figures" / "magnitude_vs_sep.png"
+    file.parent.mkdir()
+    file.write_bytes(b"")
+    assert main(["paper", "magnitude_vs_sep", *where]) == 0
+    assert f"drawn: {file}" in said(capsys)
+
+
 def test_a_dry_run_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     where = tmp_path / "pool"
     asked = ["reproduce", "gamma0_multiseed", "--scale", "short", "--dry-run", "--out", str(where)]
@@ -90,6 +112,8 @@ def test_a_dry_run_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["reproduce", "freeriding", "--scale", "tyni"], "did you mean 'tiny'"),
         (["reproduce", "freeriding", "--seeds", "4x"], "whole numbers"),
         (["paper", "main_result"], "did you mean 'main_results'"),
+        (["paper", "fig:grad_atenuation"], "did you mean 'grad_attenuation'"),
+        (["paper", "fig:main_results"], "no table or figure 'fig:main_results'"),
     ],
 )
 def test_a_mistake_is_told_with_what_to_do(

@@ -15,6 +15,7 @@ from goodness.paper.figures import PaperFigure, figures
 from goodness.paper.figures.sheet import name_of, printed_by_block
 from goodness.presets import presets
 from goodness.runs import Run
+from goodness.sweep.theory import keep_theory
 
 LABELS = [
     "accuracy_vs_ratio",
@@ -220,7 +221,8 @@ def test_a_real_run_can_be_drawn(tmp_path: Path) -> None:
     with blobs_at_hand():
         run = goodness.train(shrunk("d128-lcff", {**BLOBS, "epochs": 2}, blocks=2), out=tmp_path / "run", device="cpu")
         runs = {"d128-lcff": {run.config.seed: run}}
-        drawn = draw(figures["grad_attenuation"], runs)
-    assert "measured from its gradients" in words(drawn)
+        assert "by the formula R, from its margins" in words(draw(figures["grad_attenuation"], runs))
+        keep_theory(run, device="cpu")
+    assert "measured from its gradients" in words(draw(figures["grad_attenuation"], runs))
     for label in ("depth_truncation", "accuracy_vs_ratio"):
         assert re.search("Not here yet: d128-gamma0", small_print(draw(figures[label], runs)))

@@ -2,35 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
-from trained_pools import train
 
-from goodness.config import Config
 from goodness.paper.filled import Filled, fill
 from goodness.paper.numbers import cell
 from goodness.paper.pool import Pool
-from goodness.paper.scales import SCALES, Scale
 from goodness.paper.suites import paper_table
-from tiny_runs import blobs_at_hand
 
 SEED = 42
-
-
-def on_blobs(config: Config) -> dict[str, Any]:
-    return {**SCALES["tiny"].changes(config), "data": "ten-blobs", "batch": 16, "augment": "weak"}
-
-
-@pytest.fixture(scope="module")
-def pool(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
-    """Three rules, Stage 2 included, one seed."""
-    scale = Scale(name="blobs", about="made-up images", changes=on_blobs, seconds=lambda config, readout: 1.0)
-    made = Pool(tmp_path_factory.mktemp("blobs"), scale)
-    with blobs_at_hand():
-        train(made, paper_table("main_dissociation").needs(scale, [SEED]))
-        yield made
 
 
 def filled(label: str, pool: Pool) -> Filled:
@@ -43,21 +22,21 @@ def number(table: Filled, row: str, column: str) -> float:
     return score.mean
 
 
-def test_a_table_is_complete_with_its_runs_and_its_range_is_theirs(pool: Pool) -> None:
-    table = filled("main_dissociation", pool)
+def test_a_table_is_complete_with_its_runs_and_its_range_is_theirs(blobs: Pool) -> None:
+    table = filled("main_dissociation", blobs)
     assert table.state == "complete"
     rows = list(dict.fromkeys(one.row for one in table.table.cells))[:3]
     accuracies = [number(table, row, "S2 TTA") for row in rows]
     for preset, found in zip(("cifar100-gamma0", "cifar100-gated", "cifar100-cumulative"), accuracies):
-        run = pool.run(preset, SEED, readout=True)
+        run = blobs.run(preset, SEED, readout=True)
         assert run is not None
         assert run.readout is not None
         assert found == pytest.approx(100 * run.readout.result["reported"]["accuracy_tta"])
     assert number(table, "Range", "S2 TTA") == pytest.approx(max(accuracies) - min(accuracies))
 
 
-def test_pairs_agree_with_the_accuracies_of_the_same_runs(pool: Pool) -> None:
-    pairs, means = filled("paired_dissociation", pool), filled("main_dissociation", pool)
+def test_pairs_agree_with_the_accuracies_of_the_same_runs(blobs: Pool) -> None:
+    pairs, means = filled("paired_dissociation", blobs), filled("main_dissociation", blobs)
     row = "gamma=0 vs. kappa=0"
     gap = number(means, "gamma=0 (block-local)", "S2 TTA") - number(means, "Adaptive kappa=0", "S2 TTA")
     assert number(pairs, row, "Mean Delta acc") == pytest.approx(gap)
@@ -69,8 +48,8 @@ def test_pairs_agree_with_the_accuracies_of_the_same_runs(pool: Pool) -> None:
     assert pairs.ours[row, "Flips, a right, b wrong, seed 123"].why == "not run"  # of a seed that was not asked for
 
 
-def test_a_verdict_counts_what_lies_near_the_paper(pool: Pool) -> None:
-    table = filled("main_dissociation", pool)
+def test_a_verdict_counts_what_lies_near_the_paper(blobs: Pool) -> None:
+    table = filled("main_dissociation", blobs)
     near, judged = table.verdict
     assert judged == sum(ours.score is not None for ours in table.ours.values())
     by_hand = 0

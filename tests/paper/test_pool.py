@@ -120,6 +120,22 @@ def test_another_test_order_is_refused_within_a_mean_and_between_rows(copied: Po
     assert any("in another order" in line for line in rows.trouble)
 
 
+def test_what_was_scored_is_read_once_however_many_tables_ask(copied: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[Path] = []
+    whole = RunFolder.read_predictions
+
+    def counting(folder: RunFolder, name: str) -> dict[str, np.ndarray]:
+        read.append(folder.path)
+        return whole(folder, name)
+
+    monkeypatch.setattr(RunFolder, "read_predictions", counting)
+    for label in ("freeriding", "gamma0_multiseed", "main_results"):
+        fill(paper_table(label), again(copied))
+    assert len(read) > 3
+    assert len(read) == len(set(read))
+    assert copied.cell("gamma0", 42) is copied.cell("gamma0", 42)
+
+
 def test_missing_seeds_are_counted_in_the_number_and_the_state(copied: Pool) -> None:
     shutil.rmtree(place(copied, "gamma0", 123).parent)
     filled = fill(paper_table("gamma0_multiseed"), again(copied))

@@ -14,6 +14,8 @@ import torch
 import goodness
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
+pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the tracer looks
+
 
 @pytest.fixture(scope="module", autouse=True)
 def data() -> Iterator[None]:
@@ -21,7 +23,6 @@ def data() -> Iterator[None]:
         yield
 
 
-@pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the tracer looks
 @pytest.mark.parametrize(
     ("preset", "changes"),
     [
@@ -50,3 +51,30 @@ def test_no_graph_is_made_after_the_first_epoch(
     goodness.train(shrunk(preset, settings), out=tmp_path / "run", device="cpu", listen=listen)
     assert counts[0] > 0
     assert counts == [counts[0]] * 4
+
+
+def trained(folder: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, changes: dict[str, Any]) -> tuple[int, Any]:
+    """How many graphs a run of one epoch traces, and what the epoch's line says of training."""
+    torch._dynamo.reset()
+    torch._dynamo.utils.counters.clear()
+    settings = {**BLOBS, "epochs": 1, "negatives.k_first": 3, "negatives.k_last": 3, **changes}
+    with monkeypatch.context() as patched:
+        patched.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
+        run = goodness.train(shrunk("gamma0-dense", settings, blocks=blocks), out=folder, device="cpu")
+    (line,) = run.metrics
+    return torch._dynamo.utils.counters["stats"]["unique_graphs"], line["train"]
+
+
+def test_one_graph_judges_every_block_behind_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    few, _ = trained(tmp_path / "two", monkeypatch, 2, {"step.compile": "on"})
+    more, _ = trained(tmp_path / "four", monkeypatch, 4, {"step.compile": "on"})
+    assert 0 < few == more
+
+
+def test_a_term_that_looks_at_the_depth_has_a_graph_for_each(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = trained(tmp_path / "compiled", monkeypatch, 4, {"step.compile": "on", "objective.curr.rho": 2.0})
+    flat = trained(tmp_path / "flat", monkeypatch, 4, {"step.compile": "on", "objective.curr.rho": 0.0})
+    plain = trained(tmp_path / "plain", monkeypatch, 4, {"step.compile": "off", "objective.curr.rho": 2.0})
+    assert compiled[0] == flat[0] + 2
+    assert compiled[1] == plain[1]
+    assert compiled[1] != flat[1]

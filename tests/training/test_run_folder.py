@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import signal
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 
+import goodness
 from goodness.errors import RunError, UserError
 from goodness.training import run
 from goodness.training.durable import PARTIAL, write_json
@@ -210,6 +213,41 @@ def test_the_environment_is_json_and_names_versions_device_and_dtype(tmp_path: P
     assert "cpu" in facts["dtype_reason"]
     assert facts["threads"] == 1
     assert facts["cpu"]
+
+
+def test_the_version_is_that_of_the_source_installed_or_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    def not_installed(package: str) -> str:
+        raise importlib.metadata.PackageNotFoundError(package)
+
+    monkeypatch.setattr(importlib.metadata, "version", not_installed)
+    run.versions.cache_clear()
+    assert environment(torch.device("cpu"), torch.float32, "")["goodness"] == goodness.__version__
+    project = tomllib.loads((Path(SOURCE).parent / "pyproject.toml").read_text())["project"]
+    assert project["version"] == goodness.__version__
+
+
+def test_the_driver_is_read_where_linux_tells_it_and_asked_for_elsewhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_output", lambda command: f"asked {command[0]}")
+    monkeypatch.setattr(run, "_DRIVER", tmp_path / "version")
+    assert run._driver_version() == "asked nvidia-smi"
+    (tmp_path / "version").write_text("580.159.04\n")
+    assert run._driver_version() == "580.159.04"
+
+
+def test_the_command_is_kept_as_one_types_it_on_any_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    main = str(Path(SOURCE) / "goodness" / "__main__.py")
+    typed = ["bench", "lean", "--out", f"{here}/a/b.json", f"--figure={tmp_path}/c d.png", "--data-dir", "data"]
+    as_typed = "goodness bench lean --out a/b.json '--figure=c d.png' --data-dir data"
+    for program in (main, "/somewhere/.venv/bin/goodness"):
+        monkeypatch.setattr(sys, "argv", [program, *typed])
+        assert environment(torch.device("cpu"), torch.float32, "")["command"] == as_typed
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "own.py"), "--set", "a=1"])
+    assert environment(torch.device("cpu"), torch.float32, "")["command"] == "own.py --set a=1"
 
 
 def test_the_commit_is_that_of_the_source_and_of_no_other_repository(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any
 
 import tyro
 
@@ -12,7 +13,7 @@ from goodness.bench import bench
 from goodness.cli.terminal import err, import_plugins, out, print_json
 from goodness.errors import UserError
 from goodness.report import bench_tables
-from goodness.training.durable import write_json
+from goodness.training.durable import read_json, write_json
 
 
 @dataclass(kw_only=True)
@@ -39,6 +40,8 @@ class BenchArgs:
     """Write everything as JSON to this file too."""
     figure: Path | None = None
     """Write the figure (PNG and SVG)."""
+    from_file: Annotated[Path | None, tyro.conf.arg(name="from")] = None
+    """Measure nothing: show and draw what an earlier --out wrote."""
     plugin: tuple[str, ...] = ()
     """Python modules or files to import first."""
     json: bool = False
@@ -62,14 +65,8 @@ def _require_place(place: Path | None) -> None:
         raise UserError(f"cannot write to {place.parent}; choose another place")
 
 
-def bench_command(arguments: list[str]) -> int:
-    args = tyro.cli(BenchArgs, args=arguments, prog="goodness bench")
-    import_plugins(args.plugin)
-    if any(not 2 <= count <= MOST_CLASSES for count in args.classes):
-        raise UserError(f"--classes must be 2 to {MOST_CLASSES:,} each, got {' '.join(map(str, args.classes))}")
-    for place in (args.out, args.figure):
-        _require_place(place)
-    found = bench(
+def _measured(args: BenchArgs) -> dict[str, Any]:
+    return bench(
         args.presets,
         device=args.device,
         batch=args.batch,
@@ -78,6 +75,28 @@ def bench_command(arguments: list[str]) -> int:
         classes=args.classes,
         say=lambda line: None if args.json else err.print(line, markup=False, style="dim"),
     )
+
+
+def _read(place: Path, presets: tuple[str, ...]) -> dict[str, Any]:
+    """What an earlier benchmark wrote."""
+    if presets:
+        raise UserError(f"--from shows what {place} holds and measures nothing; leave out {' '.join(presets)}")
+    if not place.is_file():
+        raise UserError(f"there is no file {place}; goodness bench --out {place} writes one")
+    found = read_json(place)
+    if not isinstance(found, dict) or not {"environment", "ceilings", "rows", "prediction"} <= found.keys():
+        raise UserError(f"{place} is not of goodness bench; take a file that its --out wrote")
+    return found
+
+
+def bench_command(arguments: list[str]) -> int:
+    args = tyro.cli(BenchArgs, args=arguments, prog="goodness bench")
+    import_plugins(args.plugin)
+    if any(not 2 <= count <= MOST_CLASSES for count in args.classes):
+        raise UserError(f"--classes must be 2 to {MOST_CLASSES:,} each, got {' '.join(map(str, args.classes))}")
+    for place in (args.out, args.figure):
+        _require_place(place)
+    found = _measured(args) if args.from_file is None else _read(args.from_file, args.presets)
     if args.json:
         print_json(found)
     else:

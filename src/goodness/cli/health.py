@@ -23,6 +23,9 @@ from goodness.model.network import Network
 from goodness.presets import preset, presets
 from goodness.report import health_tables
 from goodness.runs import Run
+from goodness.sweep.published import is_published, refuse_published
+from goodness.sweep.theory import THEORY
+from goodness.training.durable import write_json
 
 
 @dataclass(kw_only=True)
@@ -95,7 +98,8 @@ class CompareArgs:
 
 @dataclass(kw_only=True)
 class TheoryArgs:
-    """Check the paper's theorems on a finished run's own blocks, example by example, in float64."""
+    """Check the paper's theorems on a finished run's own blocks, example by example, in float64. What the test images
+    say is kept in RUN/theory.json, where the findings of goodness paper read it."""
 
     run: tyro.conf.Positional[Path]
     """The run's folder."""
@@ -138,6 +142,7 @@ class AuditArgs:
 def health_command(arguments: list[str]) -> int:
     args = tyro.cli(HealthArgs, args=arguments, prog="goodness health")
     import_plugins(args.plugin)
+    refuse_published(args.run)
     run = api.load(args.run)
     found = health(run, split=args.split, tta=args.tta, device=str(api.choose_device(args.device)))
     if args.json:
@@ -182,6 +187,10 @@ def compare_command(arguments: list[str]) -> int:
     if args.folds < 100:
         raise UserError(f"--folds must be at least 100 for an interval, got {args.folds}")
     found = compare([api.load(path) for path in args.runs], tta=args.tta, folds=args.folds)
+    published = [str(path) for path in args.runs if is_published(path)]
+    if published:
+        told = [line for line in found["missing"] if not line.startswith(tuple(f"{path}: " for path in published))]
+        found["missing"] = [*told, *(f"{path}: its class scores were not published" for path in published)]
     if args.figure is not None:
         from goodness.report.compare_figure import margin_figure
 
@@ -200,6 +209,7 @@ def compare_command(arguments: list[str]) -> int:
 def theory_command(arguments: list[str]) -> int:
     args = tyro.cli(TheoryArgs, args=arguments, prog="goodness theory")
     import_plugins(args.plugin)
+    refuse_published(args.run)
     report = theory_of_run(
         api.load(args.run),
         split=args.split,
@@ -208,6 +218,8 @@ def theory_command(arguments: list[str]) -> int:
         device=str(api.choose_device(args.device)),
         data_dir=args.data_dir,
     )
+    if args.split == "test":
+        write_json(args.run / THEORY, report.as_dict())
     figure = args.figure or args.run / "attenuation"
     drawn = _draw_attenuation(report, figure)
     if args.json:
@@ -273,6 +285,7 @@ def _to_audit(what: str) -> tuple[Network, Config]:
         return network, config
     if not Path(what).exists():
         presets[what]  # names the nearest preset
+    refuse_published(what)
     run: Run = api.load(what)
     if run.stage != "s1":
         raise UserError(f"{what} is not a Stage 1: its gradients are not meant to stay within blocks")

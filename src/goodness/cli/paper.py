@@ -11,12 +11,12 @@ import tyro
 
 from goodness.cli.sweep import seeds_of_words
 from goodness.cli.terminal import err, out, print_json
-from goodness.errors import UserError
+from goodness.errors import UserError, nearest
 from goodness.paper import extras
 from goodness.paper.filled import fill
 from goodness.paper.pool import Pool
-from goodness.paper.reproduce import plan, reproduce
-from goodness.paper.suites import PaperTable, paper_table, paper_tables, union
+from goodness.paper.reproduce import FIGURES, plan, reproduce
+from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import as_dict, remarks
 from goodness.report.paper_tables import filled_table, findings_table, overview
 from goodness.report.sweep_progress import SweepProgress, duration
@@ -42,10 +42,12 @@ class PoolArgs:
 @dataclass(kw_only=True)
 class PaperArgs(PoolArgs):
     """List the paper's tables, figures and findings with what each needs and where it stands; with names, print tables,
-    ours beside the paper's. Nothing is trained: that is goodness reproduce."""
+    ours beside the paper's, and of figures what they need and where they lie. Nothing is trained: that is goodness
+    reproduce."""
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Labels of tables, such as freeriding; none for the list."""
+    """Labels of tables and figures, such as freeriding (fig:LABEL for the figure where a table has the same); none for
+    the list."""
 
 
 @dataclass(kw_only=True)
@@ -71,14 +73,23 @@ def paper_command(arguments: list[str]) -> int:
     pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
     if not args.names:
         return _list(pool, seeds, args.json)
-    filled = [fill(paper_table(name), pool, seeds) for name in args.names]
+    asked = [_named(name) for name in args.names]
     if args.json:
-        print_json([as_dict(one) for one in filled])
+        print_json(
+            [
+                _figure(one, pool, seeds) if isinstance(one, extras.Extra) else as_dict(fill(one, pool, seeds))
+                for one in asked
+            ]
+        )
         return 0
-    for one in filled:
-        out.print(filled_table(one))
-        for line in remarks(one):
-            out.print(line, markup=False, soft_wrap=True)
+    for one in asked:
+        if isinstance(one, extras.Extra):
+            _print_figure(_figure(one, pool, seeds), pool)
+        else:
+            filled = fill(one, pool, seeds)
+            out.print(filled_table(filled))
+            for line in remarks(filled):
+                out.print(line, markup=False, soft_wrap=True)
     return 0
 
 
@@ -182,6 +193,43 @@ def _standing_of_figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) 
         "seconds_left": pool.seconds(missing),
         "stands": stands,
     }
+
+
+def _named(label: str) -> PaperTable | extras.Extra:
+    """A table by its label, else a figure; `tab:` and `fig:` before it say which."""
+    name = label.removeprefix("tab:").removeprefix("fig:")
+    tables = {} if label.startswith("fig:") else {one.label: one for one in paper_tables()}
+    figures = {} if label.startswith("tab:") else extras.figures()
+    known: dict[str, PaperTable | extras.Extra] = {**figures, **tables}
+    if name not in known:
+        raise UserError(f"the paper has no table or figure '{label}': {nearest(name, known)}")
+    return known[name]
+
+
+def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) -> dict[str, Any]:
+    """What a figure needs, where it stands, and its files where it was drawn."""
+    needs = one.needs(pool.scale, seeds)
+    files = [pool.path / FIGURES / f"{one.name}.{end}" for end in extras.FORMATS]
+    return {
+        **_standing_of_figure(one, pool, seeds),
+        "scale": pool.scale.name,
+        "needs": [
+            {"preset": preset, "seed": seed, "stands": pool.look(preset, seed, readout).why or "done"}
+            for (preset, seed), readout in needs.items()
+        ],
+        "files": [str(file) for file in files if file.is_file()],
+        "make": f"goodness reproduce fig:{one.name} --scale {pool.scale.name}",
+    }
+
+
+def _print_figure(told: dict[str, Any], pool: Pool) -> None:
+    lines = [f"Figure {told['label']}: {told['caption']}"]
+    lines += [f"  {one['preset']}, seed {one['seed']}: {one['stands']}" for one in told["needs"]]
+    left = f", the rest take about {duration(told['seconds_left'])} on {pool.scale.machine}"
+    lines.append(f"{told['stands']}{left if told['seconds_left'] else ''}")
+    lines.append(f"drawn: {', '.join(told['files'])}" if told["files"] else f"not drawn yet: {told['make']}")
+    for line in lines:
+        out.print(line, markup=False, soft_wrap=True)
 
 
 def _verdict(one: extras.Extra, pool: Pool) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from goodness.errors import UserError
 from goodness.report.sweep_progress import SweepProgress
 from goodness.report.sweep_tables import results_table
 from goodness.sweep.plan import Plan
+from goodness.sweep.published import refuse_published
 from goodness.sweep.run import resume_sweep, sweep
 from goodness.sweep.suites import suites
 from goodness.sweep.tables import as_dict, remarks
@@ -120,6 +121,7 @@ def sweep_command(arguments: list[str]) -> int:
 def cell_command(arguments: list[str]) -> int:
     args = tyro.cli(CellArgs, args=arguments, prog="goodness cell")
     import_plugins(args.plugin)
+    refuse_published(args.folder)
     with progress_of(args.events, args.json) as progress:
         run = work(args.folder, device=args.device, data_dir=args.data_dir, listen=progress.listen)
     return show_run(run.readout or run, args.json, args.events, args.plugin)

@@ -22,6 +22,7 @@ from goodness.presets import preset, presets
 from goodness.report import tables
 from goodness.report.progress import Progress
 from goodness.runs import Run, load_config
+from goodness.sweep.published import refuse_published
 
 _READOUT = "goodness readout RUN"
 
@@ -144,6 +145,7 @@ def train_command(arguments: list[str]) -> int:
 def resume_command(arguments: list[str]) -> int:
     args = tyro.cli(ResumeArgs, args=arguments, prog="goodness resume")
     import_plugins(args.plugin)
+    refuse_published(args.run)
     run = Run(args.run)
     if run.is_finished and (run.readout is None or run.readout.is_finished):
         err.print(f"{args.run} is finished already", markup=False, soft_wrap=True)
@@ -162,6 +164,7 @@ def readout_command(arguments: list[str]) -> int:
         out.print(f"usage: {_READOUT} [options]   (goodness readout --help lists them)", markup=False)
         return 2
     import_plugins(values_of("--plugin", rest))
+    refuse_published(name)
     config = load_config(name)
     default = ReadoutArgs(readout=config.readout, keep=config.keep)
     args = tyro.cli(ReadoutArgs, args=rest, default=default, prog=f"goodness readout {name}")
@@ -194,6 +197,7 @@ def eval_command(arguments: list[str]) -> int:
     wanted = {one.name: getattr(args, one.name) for one in dataclasses.fields(args)}
     path, as_json = wanted.pop("run"), wanted.pop("json")
     del wanted["plugin"]
+    refuse_published(path)
     found = api.evaluate(path, **wanted)
     if as_json:
         print_json(found)

@@ -19,8 +19,9 @@ parameters that change nothing. A view consists of whole grey levels divided by 
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -154,7 +155,31 @@ def augment(images: Tensor, u: Tensor, recipe: Recipe, flips: bool = True) -> Te
     `u` is `[n, uniforms_needed(recipe)]` in [0, 1). `flips=False` keeps the mirror off where it would change
     the class (digits); the numbers keep their places, so nothing else changes.
     """
+    return _through((_placed, _operated, _coloured), images, u, recipe, flips)
+
+
+def compiled_augment(recipe: Recipe) -> Callable[[Tensor, Tensor, Recipe, bool], Tensor]:
+    """`augment`, compiled. A round of RandAugment is a third of all there is to trace: several share one graph."""
+    if recipe.randaugment_ops < 2:
+        return torch.compile(augment, dynamic=False)
+    stages = tuple(torch.compile(stage, dynamic=False) for stage in (_placed, _operated, _coloured))
+    return functools.partial(_through, stages)
+
+
+def _through(
+    stages: tuple[Callable[..., Tensor], ...], images: Tensor, u: Tensor, recipe: Recipe, flips: bool
+) -> Tensor:
+    placed, operated, coloured = stages
     _check(images, u, recipe)
+    views = placed(images, u, recipe, flips)
+    drawn = u[:, _columns(recipe)["randaugment"]]
+    for draw in range(recipe.randaugment_ops):
+        views = operated(views, drawn[:, 0], drawn[:, 1 + 2 * draw], drawn[:, 2 + 2 * draw], recipe)
+    return coloured(views, u, recipe)
+
+
+def _placed(images: Tensor, u: Tensor, recipe: Recipe, flips: bool) -> Tensor:
+    """Stages 1 and 2, from bytes to floats."""
     columns = _columns(recipe)
     height, width = images.shape[2:]
     views = images.float()
@@ -169,8 +194,21 @@ def augment(images: Tensor, u: Tensor, recipe: Recipe, flips: bool = True) -> Te
         views = pixel_ops.affine_nearest(views, matrix)
     if recipe.flip and flips:
         views = pixel_ops.horizontal_flip(views, u[:, columns["flip"]].squeeze(1) < 0.5)
-    if recipe.randaugment_ops:
-        views = _randaugment(views, u[:, columns["randaugment"]], recipe)
+    return views
+
+
+def _operated(views: Tensor, magnitude: Tensor, operation: Tensor, direction: Tensor, recipe: Recipe) -> Tensor:
+    """One round of stage 3, from its three uniform numbers of every image."""
+    low, high = recipe.randaugment_magnitude
+    level = low + _pick(magnitude, high - low + 1)
+    sign = torch.where(direction < 0.5, -1.0, 1.0)
+    return apply_operation(views, _pick(operation, len(operations)), level, sign)
+
+
+def _coloured(views: Tensor, u: Tensor, recipe: Recipe) -> Tensor:
+    """Stages 4 to 6, and the scale of a view."""
+    columns = _columns(recipe)
+    height, width = views.shape[2:]
     if recipe.jitter or recipe.jitter_hue:
         views = _jitter(views, u[:, columns["jitter"]], recipe)
     if recipe.blur_sigma:
@@ -246,8 +284,9 @@ def apply_operation(images: Tensor, operation: Tensor, level: Tensor, sign: Tens
     brightness, color, contrast, sharpness = (
         per_sample(is_(name)) for name in ("brightness", "color", "contrast", "sharpness")
     )
-    degenerate = torch.where(color, pixel_ops.luma(moved), pixel_ops.smoothed(moved))
-    degenerate = torch.where(contrast, pixel_ops.mean_luma(moved), degenerate)
+    grey = pixel_ops.luma(moved)
+    degenerate = torch.where(color, grey, pixel_ops.smoothed(moved))
+    degenerate = torch.where(contrast, pixel_ops.mean_level(grey), degenerate)
     degenerate = torch.where(brightness, 0.0, degenerate)
     enhanced = (brightness | color | contrast | sharpness).view(-1)
     out = pixel_ops.blend(degenerate, moved, torch.where(enhanced, 1 + sign * part * 0.9, 1.0))
@@ -255,16 +294,6 @@ def apply_operation(images: Tensor, operation: Tensor, level: Tensor, sign: Tens
     out = pixel_ops.solarize(out, where_("solarize", 255 - level * (255 / last_level), 256.0))
     out = torch.where(per_sample(is_("autocontrast")), pixel_ops.autocontrast(moved), out)
     return torch.where(per_sample(is_("equalize")), pixel_ops.equalize(moved), out)
-
-
-def _randaugment(images: Tensor, u: Tensor, recipe: Recipe) -> Tensor:
-    low, high = recipe.randaugment_magnitude
-    level = low + _pick(u[:, 0], high - low + 1)
-    for draw in range(recipe.randaugment_ops):
-        operation = _pick(u[:, 1 + 2 * draw], len(operations))
-        sign = torch.where(u[:, 2 + 2 * draw] < 0.5, -1.0, 1.0)
-        images = apply_operation(images, operation, level, sign)
-    return images
 
 
 def colour_jitter(
@@ -280,8 +309,9 @@ def colour_jitter(
     for chosen in (first, (first + 1 + coin).remainder(3), (first + 2 - coin).remainder(3)):
         factor = torch.where(chosen == 0, brightness, torch.where(chosen == 1, contrast, saturation))
         is_contrast, is_saturation = per_sample(chosen == 1), per_sample(chosen == 2)
-        degenerate = torch.where(is_contrast, pixel_ops.mean_luma(images), 0.0)
-        degenerate = torch.where(is_saturation, pixel_ops.luma(images), degenerate)
+        grey = pixel_ops.luma(images)
+        degenerate = torch.where(is_contrast, pixel_ops.mean_level(grey), 0.0)
+        degenerate = torch.where(is_saturation, grey, degenerate)
         images = pixel_ops.blend(degenerate, images, factor)
     return pixel_ops.hue(images, turns)
 

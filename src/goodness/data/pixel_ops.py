@@ -171,10 +171,15 @@ def luma(images: Tensor) -> Tensor:
 
 
 def mean_luma(images: Tensor) -> Tensor:
-    """The mean grey value of each image as a whole grey level, `[n, 1, 1, 1]`; summed in integers."""
-    pixels = images.shape[2] * images.shape[3]
-    total = luma(images).sum((1, 2, 3), keepdim=True, dtype=torch.int64)
-    return torch.div(2 * total + pixels, 2 * pixels, rounding_mode="floor").to(images.dtype)
+    """The mean grey value of each image as a whole grey level, `[n, 1, 1, 1]`."""
+    return mean_level(luma(images))
+
+
+def mean_level(grey: Tensor) -> Tensor:
+    """The mean of grey images `[n, 1, height, width]` as a whole grey level, `[n, 1, 1, 1]`; summed in integers."""
+    pixels = grey.shape[2] * grey.shape[3]
+    total = grey.sum((1, 2, 3), keepdim=True, dtype=torch.int64)
+    return torch.div(2 * total + pixels, 2 * pixels, rounding_mode="floor").to(grey.dtype)
 
 
 def smoothed(images: Tensor) -> Tensor:

@@ -7,6 +7,7 @@ interpreter, on a CPU. Triton is imported only where a kernel runs.
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
 from collections.abc import Iterator
 
@@ -28,6 +29,12 @@ def computed_in(x: Tensor) -> torch.dtype:
 def are_used(x: Tensor) -> bool:
     """Whether this tensor goes through the kernels: on a CUDA device, in half precision, where there is Triton."""
     return is_on and x.is_cuda and computed_in(x) in (torch.bfloat16, torch.float16) and HAS_TRITON
+
+
+def load() -> None:
+    """Import every kernel now, not where it runs first; Triton must be there."""
+    for name in ("convolution", "feedforward", "geglu", "group_norm", "pool", "short_attention"):
+        importlib.import_module(f"goodness.kernels.{name}")
 
 
 @contextlib.contextmanager

@@ -96,6 +96,10 @@ class Facts:
     progress: Tensor = field(default_factory=lambda: torch.zeros(()))  # share of the epochs done; a tensor, so that
     # a compiled graph need not be made anew as it moves
     scratch: dict[str, Tensor] = field(default_factory=dict)  # a term's own notes between loss and after_step
+    is_first: bool = field(init=False)  # whether this is block 0; a graph that asks no more serves all the others
+
+    def __post_init__(self) -> None:
+        self.is_first = self.depth == 0
 
     @property
     def cumulative(self) -> Trio:

@@ -104,12 +104,13 @@ def hardest(mining: Mining, score: Score, k: int, count: int = 1) -> Tensor:
 def room(k: int, wrongs: int, batch: int) -> int:
     """Places for the distinct ones of k draws out of `wrongs` labels for every image: eight deviations above the mean.
 
-    A batch that needs more comes once in 1e15; its last pairs would stay unscored.
+    A batch that needs more comes once in 1e15; its last pairs would stay unscored. In eights, which matrix products
+    like; more would only be scored for nothing.
     """
     missed, missed_both = (1 - 1 / wrongs) ** k, max(0.0, 1 - 2 / wrongs) ** k
     mean = wrongs * (1 - missed)
     variance = max(0.0, wrongs * missed + wrongs * (wrongs - 1) * missed_both - (wrongs * missed) ** 2)
-    likely = 64 * math.ceil((batch * mean + 8 * math.sqrt(batch * variance)) / 64)
+    likely = 8 * math.ceil((batch * mean + 8 * math.sqrt(batch * variance)) / 8)
     return min(likely, batch * min(k, wrongs))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from torch import Tensor, nn
@@ -23,16 +23,7 @@ class Objective:
 
     def __call__(self, facts: Facts, modules: Modules) -> tuple[Tensor, dict[str, Tensor]]:
         """The total, and each term's own value before its coefficient."""
-        total = facts.goodness.pos.new_zeros(())
-        values: dict[str, Tensor] = {}
-        for name, term in self.active(facts.depth, facts.blocks):
-            value = term.loss(facts, _extra(modules, name))
-            if not isinstance(value, Tensor) or value.dim() != 0:
-                found = list(value.shape) if isinstance(value, Tensor) else value
-                raise ConfigError(f"term '{name}' must give a scalar tensor, and gave {found}")
-            values[name] = value
-            total = total + term.coefficient(facts.depth, facts.blocks, facts.progress) * value
-        return total, values
+        return weighed_sum(self.active(facts.depth, facts.blocks), facts, modules)
 
     def after_step(self, facts: Facts, modules: Modules) -> None:
         for name, term in self.active(facts.depth, facts.blocks):
@@ -40,6 +31,21 @@ class Objective:
 
     def active(self, depth: int, blocks: int) -> list[tuple[str, Term]]:
         return [(name, term) for name, term in self.terms.items() if term.acts_at(depth, blocks)]
+
+
+def weighed_sum(terms: Iterable[tuple[str, Term]], facts: Facts, modules: Modules) -> tuple[Tensor, dict[str, Tensor]]:
+    """The terms' values times their coefficients, summed, and the values. The depth itself is not looked at here: where
+    no term does either, one compiled graph serves every block behind the first."""
+    total = facts.goodness.pos.new_zeros(())
+    values: dict[str, Tensor] = {}
+    for name, term in terms:
+        value = term.loss(facts, _extra(modules, name))
+        if not isinstance(value, Tensor) or value.dim() != 0:
+            found = list(value.shape) if isinstance(value, Tensor) else value
+            raise ConfigError(f"term '{name}' must give a scalar tensor, and gave {found}")
+        values[name] = value
+        total = total + term.coefficient(facts.depth, facts.blocks, facts.progress) * value
+    return total, values
 
 
 def _extra(modules: Modules, name: str) -> Any:

@@ -162,13 +162,13 @@ class Current(Term):
         return frozenset({"beta", "blend"})
 
     def coefficient(self, depth: int, blocks: int, progress: float | Tensor = 0.0) -> float:
-        return self.weight * (1 + self.rho * depth / max(1, blocks - 1))
+        return self.weight * (1 + self.rho * depth / max(1, blocks - 1)) if self.rho else self.weight
 
     def loss(self, facts: Facts, module: None) -> Tensor:
         values = []
         for margin, past in zip(facts.margins(), facts.past_margins()):
             losses = barrier(margin, facts.beta)
-            if self.residual and facts.depth > 0:
+            if self.residual and not facts.is_first:
                 losses = residual_weights(past, facts.beta, self.w_min, self.w_max) * losses
             values.append(losses.mean())
         return facts.blend(values)
@@ -197,7 +197,7 @@ class DepthOrder(Term):
         return frozenset() if config.model.blocks == 1 else frozenset({"negatives"})
 
     def loss(self, facts: Facts, module: None) -> Tensor:
-        if facts.depth == 0:
+        if facts.is_first:
             return facts.goodness.pos.new_zeros(())
         total = F.softplus(self.delta_pos - facts.goodness.pos).mean()
         for negative in facts.goodness.negatives:
@@ -252,7 +252,7 @@ class MissingGradient(Term):
         return frozenset({"history", "beta", "blend"})
 
     def loss(self, facts: Facts, module: None) -> Tensor:
-        target = 1 + self.rho * facts.depth / max(1, facts.blocks - 1)
+        target = 1 + self.rho * facts.depth / max(1, facts.blocks - 1) if self.rho else 1.0
         values = []
         for margin, total in zip(facts.margins(), facts.cumulative_margins()):
             values.append(missing_gradient_loss(margin, total, facts.beta, target, self.epsilon).mean())

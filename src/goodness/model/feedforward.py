@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goodness import kernels
+from goodness.model.attention import NORM_EPSILON, RMSNorm
 
 
 class GEGLU(nn.Module):
@@ -18,6 +20,17 @@ class GEGLU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.down(gated(self.gate_up(x)))
+
+    def beside(self, tokens: Tensor, norm: RMSNorm) -> Tensor:
+        """tokens + self(norm(tokens)), in one kernel where no gradient is asked for and there is one."""
+        is_read_alone = not torch.is_grad_enabled() and tokens.dtype == kernels.computed_in(tokens)
+        if is_read_alone and kernels.are_used(tokens):
+            from goodness.kernels.feedforward import fed_forward, serves, shared_memory
+
+            room = shared_memory(tokens.device.index or 0)
+            if serves(tokens.shape[-1], self.down.in_features, room):
+                return fed_forward(tokens, norm.scale, self.gate_up.weight, self.down.weight, NORM_EPSILON, room)
+        return tokens + self(norm(tokens))
 
 
 def gated(gate_up: Tensor) -> Tensor:

@@ -77,9 +77,8 @@ class HybridBody(nn.Module):
         if self.memory is not None and self.memory_norm is not None:
             remembered, notes["sharpness"] = self.memory(self.memory_norm(tokens))
             tokens = tokens + remembered
-        hidden = self.feedforward_norm(tokens)
         if isinstance(self.feedforward, MixtureOfExperts):
-            mixed, routing = self.feedforward(hidden)
+            mixed, routing = self.feedforward(self.feedforward_norm(tokens))
             notes |= {f"router_{name}": value for name, value in routing._asdict().items()}
             return tokens + mixed, notes
-        return tokens + self.feedforward(hidden), notes
+        return self.feedforward.beside(tokens, self.feedforward_norm), notes

@@ -69,10 +69,15 @@ class ConvStem(nn.Module):
         hidden = convolve(hidden.reshape(batch, height, width, -1), self.conv2.weight.to(kind), 2, 1)
         (rows, columns), channels = hidden.shape[1:3], hidden.shape[3]
         hidden = hidden.reshape(batch, rows * columns, channels)
-        hidden = group_norm_gelu(hidden, self.norm2.weight, self.norm2.bias, self.norm2.num_groups, self.norm2.eps)
-        hidden = F.pad(hidden.reshape(batch, rows, columns, channels), (0, 0, 0, -columns % size, 0, -rows % size))
-        rows, columns = hidden.shape[1] // size, hidden.shape[2] // size
-        patches = hidden.reshape(batch, rows, size, columns, size, channels).transpose(2, 3)
+        of_norm = self.norm2.weight, self.norm2.bias, self.norm2.num_groups, self.norm2.eps
+        if rows % size == 0 and columns % size == 0:
+            patches = group_norm_gelu(hidden, *of_norm, across=columns, patch=size)
+            rows, columns = rows // size, columns // size
+        else:
+            hidden = group_norm_gelu(hidden, *of_norm).reshape(batch, rows, columns, channels)
+            hidden = F.pad(hidden, (0, 0, 0, -columns % size, 0, -rows % size))
+            rows, columns = hidden.shape[1] // size, hidden.shape[2] // size
+            patches = hidden.reshape(batch, rows, size, columns, size, channels).transpose(2, 3)
         weight = self.patch.weight.permute(0, 2, 3, 1).flatten(1).to(kind)
         bias = None if self.patch.bias is None else self.patch.bias.to(kind)
         return F.linear(patches.reshape(batch, rows * columns, size * size * channels), weight, bias)

@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from goodness.diagnostics.compare import compare
+import numpy as np
+
+from goodness.errors import RunError, UserError
 from goodness.paper.numbers import Cell
 from goodness.paper.numbers import table as cells_of
 from goodness.paper.readers import Unreadable
 from goodness.runs import Run
+from goodness.stats import paired_bootstrap
+from goodness.sweep.predicted import read_predicted
 
 Means = Callable[[str, str], float]
 """Our mean in a row and column of the same table; raises `Unreadable` where there is none."""
@@ -92,7 +96,7 @@ def _pair(cell: Cell) -> OfPair:
 
 
 def _statistic(column: str) -> tuple[bool, str]:
-    """Whether a column counts images, and what `compare` calls it."""
+    """Whether a column counts images, and what `_compared` calls it."""
     shares = {"Mean": "mean", "low": "low", "high": "high", "Disagreement": "predictions_differ"}
     for word, name in shares.items():
         if word in column:
@@ -110,14 +114,31 @@ def _paired(left: Sequence[Run], right: Sequence[Run]) -> dict[str, float]:
     readouts = [run.readout for run in (*left, *right)]
     if any(one is None or "accuracy_tta" not in one.result["reported"] for one in readouts):
         raise Unreadable("no TTA")
-    key = tuple(f"{one.path} {one.result['weights_sha256']}" for one in readouts if one is not None)
+    known = [one for one in readouts if one is not None]
+    key = tuple(f"{one.path} {one.result['weights_sha256']}" for one in known)
     if key not in _seen:
-        found = compare([one for one in readouts if one is not None], tta=True)
-        if not found["pairs"]:
-            raise Unreadable("; ".join(found["missing"]) or "not comparable")
         _seen.clear()  # the cells of a row ask one after the other
-        _seen[key] = found["pairs"][0]
+        _seen[key] = _compared(known[: len(left)], known[len(left) :])
     return _seen[key]
 
 
 _seen: dict[tuple[str, ...], dict[str, float]] = {}
+
+
+def _compared(left: Sequence[Run], right: Sequence[Run]) -> dict[str, float]:
+    """Two lists of runs with the same seeds, image by image."""
+    try:
+        sides = [[read_predicted(run, "test_tta") for run in sorted(runs, key=_seed)] for runs in (left, right)]
+    except (UserError, RunError) as trouble:
+        raise Unreadable(str(trouble)) from None
+    for a, b in zip(*sides):
+        if not np.array_equal(a.indices, b.indices) or not np.array_equal(a.labels, b.labels):
+            raise Unreadable("other test images")
+    correct_a, correct_b = (np.concatenate([one.correct for one in side]) for side in sides)
+    classes_a, classes_b = (np.concatenate([one.classes for one in side]) for side in sides)
+    found = paired_bootstrap(correct_a, correct_b).as_dict()
+    return {**found, "predictions_differ": float((classes_a != classes_b).mean())}
+
+
+def _seed(run: Run) -> int:
+    return run.config.seed

@@ -33,6 +33,8 @@ class Extra:
     seeds: int
     readout: bool
     make: Callable[[Runs], Any]
+    theory: bool = False
+    """Whether it reads the check of the theorems, of the lowest seed."""
 
     def needs(self, scale: Scale, seeds: Iterable[int] | None = None) -> dict[Need, bool]:
         wanted = tuple(seeds) if seeds is not None else SEEDS[: scale.most_seeds][: self.seeds]
@@ -55,6 +57,17 @@ def figures() -> dict[str, Extra]:
 def findings() -> dict[str, Extra]:
     """The paper's findings by name; none where nothing judges them."""
     return {name: _extra(name, one, one.verdict) for name, one in _items("goodness.paper.findings", "findings")}
+
+
+def to_check(needs: Iterable[Need]) -> set[Need]:
+    """Those of the runs on which the theorems are to be checked: of each preset that a figure or finding wants it of,
+    the lowest seed."""
+    named = {preset for one in (*figures().values(), *findings().values()) if one.theory for preset in one.presets}
+    lowest: dict[str, int] = {}
+    for preset, seed in needs:
+        if preset in named:
+            lowest[preset] = min(seed, lowest.get(preset, seed))
+    return set(lowest.items())
 
 
 def draw(figure: Extra, pool: Pool, folder: Path) -> list[Path]:
@@ -82,4 +95,5 @@ def _extra(name: str, one: Any, make: Callable[[Runs], Any]) -> Extra:
         seeds=int(getattr(one, "seeds", 1)),
         readout=bool(getattr(one, "readout", False)),
         make=make,
+        theory=bool(getattr(one, "theory", False)),
     )

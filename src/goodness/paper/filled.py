@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Literal
 
 from goodness.errors import RunError, UserError
@@ -132,6 +133,7 @@ class _Filler:
         self.trouble: list[str] = []
         self.made_by: list[str] = []
         self.sources: list[str] = []
+        self.noted: set[Path] = set()
         self.known: dict[tuple[str, str], Ours] = {}
         self.orders: dict[str, tuple[str, str]] = {}  # of each data set: the first run's test order, and its name
 
@@ -212,7 +214,7 @@ class _Filler:
                 return {}, "refused"
             else:
                 found[seed] = here.run
-                self._note_maker(here.run)
+                self._note_maker(here.run, self.pool.cell(preset, seed).config.data)
         return found, why
 
     def _has_other_test_images(self, preset: str, seed: int) -> bool:
@@ -225,8 +227,11 @@ class _Filler:
         self.trouble.append(f"{preset}, seed {seed}: other test images, or in another order, than {name}")
         return True
 
-    def _note_maker(self, run: Run) -> None:
+    def _note_maker(self, run: Run, data: str) -> None:
+        if run.path in self.noted:
+            return
+        self.noted.add(run.path)
         facts = environment_of(run)
         names = f"goodness {facts.get('goodness')}, torch {facts.get('torch')}, {facts.get('dtype')}"
-        self.made_by.append(f"{run.config.data}: {names}, on {facts.get('device_name')}")
+        self.made_by.append(f"{data}: {names}, on {facts.get('device_name')}")
         self.sources.append(str(facts.get("source")))

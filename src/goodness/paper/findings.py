@@ -127,6 +127,7 @@ ALL = (
         "digits and none leaves the theorem's bounds; one that does refutes it.",
         presets=WITH_HISTORY,
         seeds=1,
+        theory=True,
         judge=partial(judges_of_theory.theorem, presets=WITH_HISTORY),
     ),
     Finding(

@@ -131,7 +131,7 @@ def _on_images(runs: Runs, a: str, b: str) -> Interval | None:
     """Difference of accuracies in points, paired bootstrap over all shared seeds' test images."""
     right: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for seed in sorted(runs[a].keys() & runs[b].keys()):
-        of_a, of_b = of.predictions(runs[a][seed]), of.predictions(runs[b][seed])
+        of_a, of_b = of.predicted(runs[a][seed]), of.predicted(runs[b][seed])
         if of_a is not None and of_b is not None and np.array_equal(of_a.indices, of_b.indices):
             right[0].append(of_a.correct)
             right[1].append(of_b.correct)

@@ -10,22 +10,15 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import numpy as np
-
-from goodness.diagnostics.compare import Predictions
 from goodness.errors import RunError, UserError
 from goodness.presets import presets
-from goodness.runs import Run
+from goodness.runs import Run, load_config
+from goodness.sweep.predicted import Predicted, read_predicted
+from goodness.sweep.theory import THEORY, has_theory
 from goodness.training.durable import read_json
-from goodness.training.run import RunFolder
 
 Runs: TypeAlias = Mapping[str, Mapping[int, Run]]
 """Runs by preset and seed."""
-
-THEORY = "theory.json"
-"""Where a check of the theorems may lie in a run's folder: what `goodness theory RUN --json` prints."""
-GRADIENTS, IMAGES = 32, 300
-"""How many images' gradients are taken, and over how many the means go, where no such file lies there: on a CPU."""
 
 
 def result(run: Run) -> dict[str, Any]:
@@ -120,45 +113,40 @@ def validation(run: Run) -> list[tuple[int, float]]:
     return [(int(line["epoch"]) + 1, 100 * line["val"]["accuracy"]) for line in lines(run) if "val" in line]
 
 
-def predictions(run: Run | None) -> Predictions | None:
-    """Scores of every class for the test images, one view."""
+def predicted(run: Run | None) -> Predicted | None:
+    """The class that each test image was given, one view."""
     if run is None:
         return None
     try:
-        arrays = RunFolder.open(run.path, for_writing=False).read_predictions("test")
+        return read_predicted(run)
     except (UserError, RunError):
         return None
-    return Predictions(arrays["scores"].astype(np.float64), arrays["labels"], arrays["indices"])
 
 
 def theory(run: Run) -> dict[str, Any] | str:
-    """The check of the theorems on this run, as plain data; a sentence where there is none to be had."""
+    """The check of the theorems that this run keeps, as plain data; a sentence where it keeps none."""
+    if not has_theory(run):
+        return "the theorems were not checked on it, which goodness theory RUN does"
     kept = run.path / THEORY
-    if kept.is_file():
-        try:
-            found = read_json(kept)
-            return found if isinstance(found, dict) and "blocks" in found else f"{kept} is no check of the theorems"
-        except RunError as trouble:
-            return str(trouble)
-    return _theory(run.path)
-
-
-@functools.cache
-def _theory(path: Path) -> dict[str, Any] | str:
-    from goodness.diagnostics.theory import theory_of_run
-
     try:
-        return theory_of_run(Run(path), examples=GRADIENTS, coverage=IMAGES).as_dict()
-    except (UserError, RunError, OSError) as trouble:
+        found = read_json(kept)
+    except RunError as trouble:
         return str(trouble)
+    return found if isinstance(found, dict) and "blocks" in found else f"{kept} is no check of the theorems"
 
 
 def setting(run: Run) -> tuple[str, int] | None:
     """Data set and epochs of a run."""
     try:
-        config = run.config
-    except (UserError, RunError):
+        return _setting(run.path, (run.path / "config.json").stat().st_mtime_ns)
+    except (UserError, RunError, OSError):
         return None
+
+
+@functools.lru_cache(maxsize=4096)
+def _setting(path: Path, written: int) -> tuple[str, int]:
+    """Each file is read once: many findings ask for it, and to check a configuration takes a while."""
+    config = load_config(path)
     return config.data, config.epochs
 
 

@@ -44,6 +44,7 @@ class Pool:
     mixed_versions: bool = False
     """Whether runs of different versions of goodness or torch may be averaged."""
     _rows: dict[tuple[frozenset[int], str, bool], Row] = field(default_factory=dict, repr=False, compare=False)
+    _cells: dict[tuple[str, int, bool], Cell] = field(default_factory=dict, repr=False, compare=False)
 
     @classmethod
     def at(cls, scale: str, path: Path | None = None, *, mixed_versions: bool = False) -> Pool:
@@ -51,8 +52,12 @@ class Pool:
         return cls(path or default_pool(scale), scale_of(scale), mixed_versions)
 
     def cell(self, preset: str, seed: int, readout: bool = False) -> Cell:
-        """The cell of a run, as a sweep knows it."""
-        return Cell(preset=preset, seed=seed, overrides=self.scale.overrides(preset), name=preset, readout=readout)
+        """The cell of a run, as a sweep knows it. Each is made once: its configuration takes a while to check."""
+        key = preset, seed, readout
+        if key not in self._cells:
+            changes = self.scale.overrides(preset)
+            self._cells[key] = Cell(preset=preset, seed=seed, overrides=changes, name=preset, readout=readout)
+        return self._cells[key]
 
     def cells(self, needs: Needs) -> list[Cell]:
         return [self.cell(preset, seed, readout) for (preset, seed), readout in needs.items()]

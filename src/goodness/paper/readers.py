@@ -18,6 +18,7 @@ from goodness.local.collaboration import Constant
 from goodness.measures import attenuation_ratio
 from goodness.paper.numbers import Cell
 from goodness.runs import Run
+from goodness.sweep.predicted import read_predicted
 from goodness.training.durable import read_json
 from goodness.training.run import RunFolder
 
@@ -109,17 +110,10 @@ def _of_a_class(run: Run, cell: Cell) -> float:
     classes = _health(run)["classes"]
     if cell.row not in classes:
         raise Unreadable(f"no class {cell.row}")
-    scores, labels = _predictions(run)
-    is_class = labels == classes.index(cell.row)
-    return 100 * float((scores.argmax(axis=1) == labels)[is_class].mean())
-
-
-def _predictions(run: Run) -> tuple[Any, Any]:
-    """Scores and labels of the test images, with TTA."""
     if "accuracy_tta" not in run.result["reported"]:
         raise Unreadable("no TTA")
-    saved = RunFolder.open(run.path, for_writing=False).read_predictions("test_tta")
-    return saved["scores"], saved["labels"]
+    seen = read_predicted(run, "test_tta")
+    return 100 * float(seen.correct[seen.labels == classes.index(cell.row)].mean())
 
 
 def _gain(run: Run, cell: Cell) -> float:

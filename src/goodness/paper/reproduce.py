@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from goodness.errors import RunError, UserError, nearest
-from goodness.paper.extras import Extra, draw, figures
+from goodness.paper.extras import Extra, draw, figures, to_check
 from goodness.paper.filled import Filled, fill
 from goodness.paper.pool import Need, Pool
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import write_table
 from goodness.sweep.engine import Engine, How, cores, share_of_cores
+from goodness.sweep.published import is_published
 from goodness.sweep.run import Watcher
 from goodness.sweep.run import fill as run_cells
+from goodness.sweep.theory import has_theory, keep_theory
 from goodness.sweep.workers import WorkerEngine
 from goodness.training.run import choose_device
 
@@ -95,21 +97,28 @@ def reproduce(
 ) -> Reproduced:
     """Train what is missing (it can be stopped and gone on with at any moment), then write tables and figures.
 
-    A run that fails twice is left out, and what needs it is written as incomplete.
+    Where a figure or finding reads the check of the theorems, it is made too, of runs that have their weights. A run
+    that fails twice is left out, and what needs it is written as incomplete.
     """
     seeds = None if seeds is None else tuple(seeds)
     asked = plan(labels, pool, seeds)
     missing = pool.missing(asked.needs)
+    if missing and is_published(pool.path):
+        raise UserError(
+            f"{pool.path} is a publication that lacks {len(missing)} runs, and nothing is trained there; choose "
+            "another --out, then publish that"
+        )
     again = again or f"goodness reproduce {shlex.join(labels)} --scale {pool.scale.name}"
+    how = How(device=device, data_dir=None if data_dir is None else str(data_dir.expanduser().resolve()))
     with contextlib.ExitStack() as stack:
-        how = How(device=device, data_dir=None if data_dir is None else str(data_dir.expanduser().resolve()))
         is_quick = pool.scale.is_quick and choose_device(device).type == "cpu"
         if engine is None and is_quick:
             threads = share_of_cores(min(jobs or cores(), len(missing) or 1))
             engine = stack.enter_context(WorkerEngine(how, threads))
         if missing:
+            checked = to_check(asked.needs)
             run_cells(
-                pool.cells(missing),
+                [replace(cell, theory=(cell.preset, cell.seed) in checked) for cell in pool.cells(missing)],
                 pool.path,
                 jobs=jobs,
                 how=how,
@@ -120,6 +129,11 @@ def reproduce(
                 watch=watch,
             )
     fresh = Pool(pool.path, pool.scale, pool.mixed_versions)
+    for need in sorted(to_check(asked.needs)):
+        run = fresh.run(*need)
+        if run is not None and not has_theory(run):
+            with contextlib.suppress(UserError, RunError):  # trained elsewhere: its readers say so
+                keep_theory(run, device=device, data_dir=how.data_dir)
     return write(asked, fresh, seeds)
 
 

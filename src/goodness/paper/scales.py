@@ -73,9 +73,9 @@ def _changed(preset: str, scale: str) -> Config:
     return make_config(preset, SCALES[scale].overrides(preset))
 
 
-# What an epoch costs. Measured on one H200 at batch 512, four blocks of D256, CIFAR-10: dense 2.3 s, experts 3.5 s,
-# experts with SAM 6.2 s, backpropagation 0.45 s; eight dense blocks of D128 2.5 s; CIFAR-100 at batch 256 4.5 s, which
-# is twice the steps. The rest follows from these by proportion, and is a guess for batches below 256.
+# What an epoch costs. Measured on one H200 at batch 512, four blocks of D256, CIFAR-10: dense 2.1 s, experts with SAM
+# 5.2 s, backpropagation 0.4 s; experts without SAM were 0.56 of those with it, eight dense blocks of D128 1.1 of four
+# of D256, and CIFAR-100 at batch 256 is twice the steps. The rest is by proportion, a guess for batches below 256.
 
 
 def seconds_an_epoch(config: Config) -> float:
@@ -83,17 +83,17 @@ def seconds_an_epoch(config: Config) -> float:
 
     >>> from goodness.presets import preset
     >>> round(seconds_an_epoch(preset("cp-fair")), 1), round(seconds_an_epoch(preset("gamma0-dense")), 1)
-    (6.2, 2.3)
+    (5.2, 2.1)
     """
     block = config.model.block
     steps = IMAGES.get(config.data, 45_000) / 45_000 * 512 / config.batch
     if config.trainer == "backprop":
-        return 0.45 * steps * (1.5 if _has_experts(config) else 1.0)
+        return 0.4 * steps * (1.5 if _has_experts(config) else 1.0)
     depth = config.model.blocks / 4 * (0.54 if config.model.width <= 128 else 1.0) if isinstance(block, Hybrid) else 1.0
-    experts = 3.5 / 2.3 if _has_experts(config) else 1.0
-    sam = 6.2 / 3.5 if config.optim.sam else 1.0
+    experts = 1.4 if _has_experts(config) else 1.0
+    sam = 5.2 / 2.94 if config.optim.sam else 1.0
     large = 1.5 if config.data == "tiny-imagenet" else 1.0  # a stem at 64x64, and up to 40 candidates
-    return 2.3 * steps * depth * experts * sam * large
+    return 2.1 * steps * depth * experts * sam * large
 
 
 def seconds_a_readout_epoch(config: Config) -> float:
@@ -131,12 +131,12 @@ def short_epochs(config: Config) -> int:
     if config.data == "tiny-imagenet":
         return 1
     if config.data == "cifar100":
-        return 4 if config.optim.sam else 9
+        return 4 if config.optim.sam else 6
     if config.model.width <= 128:
         return 18
     is_dense = isinstance(config.model.block, Hybrid) and not _has_experts(config)
     if config.trainer == "ff" and is_dense and not config.optim.sam:
-        return 32  # gamma0-dense and its kin, which stand beside no experts
+        return 20  # gamma0-dense and its kin, which stand beside no experts
     return max(1, round(12 * config.batch / 512))  # as many steps where the batch is smaller
 
 

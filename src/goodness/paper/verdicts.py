@@ -76,6 +76,8 @@ class Finding:
     """What it reads; not all of them are needed for a verdict."""
     seeds: int = 3
     """The least number of seeds that can bring a verdict."""
+    theory: bool = False
+    """Whether it reads the check of the theorems, of the lowest seed."""
     judge: Callable[[Runs], Verdict]
 
     def verdict(self, runs: Runs) -> Verdict:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goodness.config import Config, Model, Optim, Readout, Stem
+from goodness.config import Config, Keep, Model, Optim, Readout, Stem
 from goodness.local.choice import Choice
 from goodness.local.collaboration import Constant
 from goodness.local.negatives import Random
@@ -16,7 +16,7 @@ from goodness.presets.naming import presets
 def sprint() -> Config:
     """Convolutional blocks, energy as the goodness, late labels that all compete at once, Muon; one view an image."""
     return Config(
-        epochs=120,
+        epochs=200,
         augment="sprint",
         views=1,
         eta=0.0,
@@ -33,5 +33,6 @@ def sprint() -> Config:
             label=Late(),
         ),
         optim=Optim(kind="muon", lr=3e-3, warmup=0.1, betas=(0.9, 0.99), clip=0.0, ema=0.995),
+        keep=Keep(evaluate_every=10),
         readout=Readout(epochs=0),
     )

@@ -2,64 +2,31 @@
 
 from __future__ import annotations
 
+import textwrap
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 FF, BP, FLOOR, LOOP, LATE = "#0072b2", "#d55e00", "#222222", "#9a9a9a", "#009e73"
 
-WAYS = {"loop": "a loop over labels", "together": "all labels together", "late": "late labels, one pass"}
+TRAINED = {
+    "ff": "Forward-Forward",
+    "ff-sequential": "block after block",
+    "bp": "backpropagation",
+    "bp-checkpoint": "activations computed again",
+    "bp-accumulate": "batch in pieces",
+}
+PREDICTED = {"loop": "a loop over labels", "together": "all labels together", "late": "late labels, one pass"}
+LABEL, PANEL = 28, 4.6
+"""Letters in a line of a row's label; inches of a panel's width."""
 
 
 def bench_figure(found: dict[str, Any], path: Path) -> tuple[Path, Path]:
-    """Bars side by side: milliseconds a step with the floor marked, peak memory, images per second. PNG and SVG."""
-    from matplotlib.figure import Figure
-
-    rows = found["rows"]
-    has_memory = any(row["peak_bytes"] for row in rows)
-    panels = 1 + has_memory + bool(found["prediction"])
-    figure = Figure(figsize=(4.6 * panels + 1.2, 0.52 * len(rows) + 2.0), layout="constrained")
-    axes = list(figure.subplots(1, panels, squeeze=False)[0])
-    names = [f"{row['preset']}: {row['name']}" for row in rows]
-    colours = [FF if row["name"].startswith("ff") else BP for row in rows]
-    places = range(len(rows))
-
-    time = axes.pop(0)
-    bars = time.barh(places, [row["median_ms"] for row in rows], color=colours)
-    time.bar_label(bars, fmt="%.3g", padding=3, fontsize=9)
-    for place, row in enumerate(rows):
-        time.plot([row["floor_ms"]] * 2, [place - 0.4, place + 0.4], color=FLOOR, linewidth=2)
-    time.plot([], [], color=FLOOR, linewidth=2, label="floor: arithmetic or memory traffic")
-    time.set_yticks(places, names)
-    time.set_title("Time of a step (ms)")
-    time.legend(frameon=False, fontsize=8, loc="lower right")
-    if has_memory:
-        memory = axes.pop(0)
-        bars = memory.barh(places, [(row["peak_bytes"] or 0) / 2**30 for row in rows], color=colours)
-        memory.bar_label(bars, fmt="%.2f", padding=3, fontsize=9)
-        memory.set_yticks(places, [""] * len(rows))
-        memory.set_title("Peak memory (GiB)")
-    for one in figure.axes:
-        one.invert_yaxis()
-        one.margins(x=0.18)
-    if axes:
-        speed = axes[0]
-        groups = found["prediction"]
-        width = 0.28
-        for shift, name, colour in ((-width, "loop", LOOP), (0.0, "together", FF), (width, "late", LATE)):
-            heights = [row[name]["images_per_second"] for row in groups]
-            bars = speed.bar(
-                [place + shift for place in range(len(groups))], heights, width, color=colour, label=WAYS[name]
-            )
-            speed.bar_label(bars, fmt="{:,.0f}", padding=2, fontsize=8)
-        speed.set_xticks(range(len(groups)), [f"{row['classes']} classes" for row in groups])
-        speed.set_yscale("log")
-        speed.margins(y=0.15)
-        speed.set_title("Images predicted per second")
-        speed.legend(frameon=False, fontsize=8)
-    for one in figure.axes:
-        one.spines[["top", "right"]].set_visible(False)
-    environment = found["environment"]
-    figure.suptitle(f"{environment['device_name']}, torch {environment['torch']}, {environment['dtype']}", fontsize=10)
+    """Draw what `bench` found. PNG and SVG."""
+    figure = drawn(found)
     written = []
     for ending in (".png", ".svg"):
         place = path.parent / (path.name.removesuffix(".png").removesuffix(".svg") + ending)
@@ -67,3 +34,90 @@ def bench_figure(found: dict[str, Any], path: Path) -> tuple[Path, Path]:
         figure.savefig(place, dpi=150)
         written.append(place)
     return written[0], written[1]
+
+
+def drawn(found: dict[str, Any]) -> Figure:
+    """Bars side by side: milliseconds a step with the floor marked, peak memory, images per second."""
+    from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    rows, groups, environment = found["rows"], found["prediction"], found["environment"]
+    has_memory = any(row["peak_bytes"] for row in rows)
+    ratios = [1.0] * (1 + has_memory) + [max(1.0, len(groups) / 3)] * bool(groups)
+    figure = Figure(figsize=(PANEL * sum(ratios) + 1.4, 0.52 * len(rows) + 2.6), layout="constrained")
+    axes = list(figure.subplots(1, len(ratios), squeeze=False, width_ratios=ratios)[0])
+    _bars(axes[0], rows, [row["median_ms"] for row in rows], "%.3g")
+    axes[0].set_title("Time of a step (ms)")
+    axes[0].set_yticks(range(len(rows)), [_label(row) for row in rows])
+    for place, row in enumerate(rows):
+        axes[0].plot([row["floor_ms"]] * 2, [place - 0.4, place + 0.4], color=FLOOR, linewidth=2)
+    if has_memory:
+        _bars(axes[1], rows, [(row["peak_bytes"] or 0) / 2**30 for row in rows], "%.2f")
+        axes[1].set_title("Peak memory (GiB)")
+        axes[1].set_yticks(range(len(rows)), [""] * len(rows))
+    if groups:
+        _speeds(axes[-1], groups)
+        axes[-1].set_title(f"Images predicted per second ({rows[0]['preset']})")
+    for one in axes:
+        one.spines[["top", "right"]].set_visible(False)
+    figure.legend(
+        handles=[
+            Patch(color=FF, label="Forward-Forward"),
+            Patch(color=BP, label="backpropagation"),
+            Line2D([], [], color=FLOOR, linewidth=2, label="floor: the least time for arithmetic or memory traffic"),
+        ],
+        loc="outside lower left",
+        ncols=3,
+        frameon=False,
+        fontsize=9,
+    )
+    batches = " or ".join(str(batch) for batch in sorted({row["batch"] for row in rows}))
+    figure.suptitle(
+        f"Training and prediction on {environment['device_name']}\n"
+        f"made-up images, {batches} a step; torch {environment['torch']}, {environment['dtype']}",
+        fontsize=12,
+    )
+    return figure
+
+
+def _bars(axes: Axes, rows: list[dict[str, Any]], values: list[float], form: str) -> None:
+    """A bar for every row, the first on top."""
+    colours = [FF if row["name"].startswith("ff") else BP for row in rows]
+    axes.bar_label(axes.barh(range(len(rows)), values, color=colours), fmt=form, padding=3, fontsize=9)
+    axes.invert_yaxis()
+    axes.margins(x=0.18)
+
+
+def _speeds(axes: Axes, groups: list[dict[str, Any]]) -> None:
+    """Three bars for every number of classes, upright on a logarithmic axis, with room for the legend above them."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    width = 0.28
+    for shift, name, colour in ((-width, "loop", LOOP), (0.0, "together", FF), (width, "late", LATE)):
+        heights = [row[name]["images_per_second"] for row in groups]
+        places = [place + shift for place in range(len(groups))]
+        bars = axes.bar(places, heights, width, color=colour, label=PREDICTED[name])
+        axes.bar_label(bars, labels=[short(height) for height in heights], padding=2, fontsize=8)
+    axes.set_xticks(range(len(groups)), [f"{row['classes']} classes" for row in groups])
+    axes.set_yscale("log")
+    speeds = [row[name]["images_per_second"] for row in groups for name in PREDICTED]
+    least, most = min(speeds), max(speeds)
+    axes.set_ylim(least / 2, most * max(4, (most / least) ** 0.3))
+    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.legend(frameon=False, fontsize=8, loc="upper left")
+
+
+def _label(row: dict[str, Any]) -> str:
+    """The preset, and below it the way to train."""
+    preset = textwrap.shorten(row["preset"].replace("-", " "), LABEL, placeholder=" ...").replace(" ", "-")
+    return f"{preset}\n{TRAINED.get(row['name'], row['name'])}"
+
+
+def short(value: float) -> str:
+    """A number in few letters: 0.5, 466, 1.8 k, 96 k, 2.1 M."""
+    for unit, name in ((1e6, " M"), (1e3, " k")):
+        if value >= 0.9995 * unit:
+            return f"{float(f'{value / unit:.2g}') if value < 99.5 * unit else round(value / unit):g}{name}"
+    return f"{value:.3g}"

@@ -16,8 +16,9 @@ def time_table(found: dict[str, Any]) -> Table:
         f"evaluation. {'. '.join(f'{name}: {about}' for name, about in ways.items())}.",
         caption_justify="left",
     )
-    for name in ("preset, way", "ms a step", "least to most", "s/epoch", "images/s"):
-        table.add_column(name, justify="left" if name == "preset, way" else "right")
+    table.add_column("preset, way", overflow="fold")
+    for name in ("ms a step", "least to most", "s/epoch", "images/s"):
+        table.add_column(name, justify="right")
     for row in found["rows"]:
         table.add_row(
             f"{row['preset']} {row['name']}",
@@ -33,18 +34,20 @@ def work_table(found: dict[str, Any]) -> Table:
     table = Table(
         title="Training: memory and work",
         title_justify="left",
+        pad_edge=False,  # or the widest of numbers would not fit in 80 columns
         caption="at once: parameters that one backward computes gradients of. floor: the least time that the counted "
         "arithmetic, or the memory traffic of its operands, takes at this machine's own ceilings.",
         caption_justify="left",
     )
-    for name in ("preset, way", "peak GiB", "at once", "GFLOP", "GB", "floor ms", "bound by", "of the floor"):
-        table.add_column(name, justify="left" if name == "preset, way" else "right")
+    table.add_column("preset, way", overflow="fold")  # a name cut off is no name
+    for name in ("peak\nGiB", "at once", "GFLOP", "GB", "floor\nms", "bound by", "of the\nfloor"):
+        table.add_column(name, justify="right", no_wrap=True)
     for row in found["rows"]:
         table.add_row(
             f"{row['preset']} {row['name']}",
             "-" if row["peak_bytes"] is None else f"{row['peak_bytes'] / 2**30:.2f}",
             f"{row['parameters_per_backward'] / 1e6:.2f} M",
-            f"{row['flop'] / 1e9:,.3g}",
+            f"{row['flop'] / 1e9:,.0f}" if row["flop"] > 1e11 else f"{row['flop'] / 1e9:.3g}",
             f"{row['bytes'] / 1e9:,.3g}",
             f"{row['floor_ms']:.2f}",
             row["bound"],

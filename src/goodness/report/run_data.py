@@ -24,6 +24,8 @@ from goodness.errors import RunError, UserError
 from goodness.report.page_words import STAGES, rule_in_words, share_in_words
 from goodness.report.words import is_number, part_of
 from goodness.runs import Run, is_readout
+from goodness.sweep.predicted import read_predicted
+from goodness.sweep.published import is_published
 from goodness.training.durable import read_json, read_lines
 from goodness.training.lock import LOCK, is_held
 from goodness.training.run import RunFolder
@@ -131,22 +133,29 @@ def _state(path: Path, is_finished: bool) -> str:
 
 
 def _classification(run: Run, is_finished: bool, missing: list[str]) -> dict[str, Any] | None:
-    """Confusion and margins from the saved predictions, which a readout and a control have too."""
+    """Confusion and margins from the saved predictions, which a readout and a control have too; a published run has no
+    scores, and so no margins."""
     if not is_finished:
         return None
 
     def read() -> dict[str, Any]:
-        saved = RunFolder(run.path, None).read_predictions("test")
-        scores, labels = torch.from_numpy(saved["scores"]).double(), torch.from_numpy(saved["labels"])
-        count, said = scores.shape[1], scores.argmax(dim=1)
+        if is_published(run.path):
+            missing.append("the margins of the predictions: class scores were not published")
+            seen, some = read_predicted(run), []
+            labels, said = torch.from_numpy(seen.labels), torch.from_numpy(seen.classes)
+            count = int(torch.maximum(labels, said).max()) + 1
+        else:
+            saved = RunFolder(run.path, None).read_predictions("test")
+            scores, labels = torch.from_numpy(saved["scores"]).double(), torch.from_numpy(saved["labels"])
+            count, said = scores.shape[1], scores.argmax(dim=1)
+            margins = worst_margin(scores, labels).sort().values
+            some = margins[evenly(len(margins), 200)].tolist()
         confusion = torch.bincount(labels * count + said, minlength=count * count).reshape(count, count)
-        margins = worst_margin(scores, labels).sort().values
-        some = evenly(len(margins), 200)
         return {
             "n": len(labels),
             "accuracy": float((said == labels).double().mean()),
             "confusion": confusion.tolist(),
-            "margins": margins[some].tolist(),
+            "margins": some,
             "names": [str(label) for label in range(count)],
         }
 

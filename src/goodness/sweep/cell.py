@@ -41,6 +41,8 @@ class Cell:
     """What tables call the group; by default the preset and what is changed."""
     readout: bool = False
     """Whether Stage 2 is trained too, where the preset has one."""
+    theory: bool = False
+    """Whether the theorems are checked on the trained network, where its weights are."""
 
     def __post_init__(self) -> None:
         for taken, instead in {"seed": "the cell's own seed", "preset": "the cell's own preset"}.items():
@@ -95,6 +97,7 @@ class Cell:
             "overrides": dict(self.overrides),
             "name": self.name,
             "readout": self.readout,
+            "theory": self.theory,
         }
 
 
@@ -141,6 +144,11 @@ class CellFolder:
             return from_dict(written["config"]).check(), tuple(written["stages"])
         except (TypeError, KeyError) as trouble:
             raise RunError(f"{self.cell_path} is not what a sweep writes; start the sweep again") from trouble
+
+    @property
+    def wants_theory(self) -> bool:
+        """Whether `write` left word that the theorems are to be checked."""
+        return bool(read_json(self.cell_path).get("theory"))
 
 
 def _plain(overrides: Mapping[str, Any]) -> dict[str, Any]:

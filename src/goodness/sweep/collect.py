@@ -7,7 +7,6 @@ different versions, on different data or test order, or over different numbers o
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,8 +17,8 @@ from goodness.errors import RunError, UserError
 from goodness.runs import Run
 from goodness.stats import MeanAndStd, mean_and_std
 from goodness.sweep.cell import Cell, CellFolder
+from goodness.sweep.predicted import test_order
 from goodness.sweep.state import difference, environment_of, standing
-from goodness.training.run import RunFolder
 
 SCORES = {
     "s1": "test accuracy",
@@ -110,7 +109,7 @@ def collect(cells: Iterable[Cell], folder: Path, *, mixed_versions: bool = False
     """What the cells in a sweep's folder found. With `mixed_versions` other versions are a note, not a refusal."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
-        alike = {**cell.as_dict(), "seed": None}
+        alike = {**cell.as_dict(), "seed": None, "theory": None}
         groups.setdefault(json.dumps(alike, sort_keys=True), []).append(cell)
     rows = [_row(members, folder, mixed_versions) for members in groups.values()]
     return Results(_refuse_other_test_images(rows), folder)
@@ -171,7 +170,7 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
             facts[name] = " then ".join(dict.fromkeys([*_parts(facts.get(name)), *seen]))
         facts["data"] = environment["data"].get("sha256")
         facts[f"epochs of {stage}"] = result["epochs"]
-        facts["test images and their order"] = _test_order(run)
+        facts["test images and their order"] = test_order(run)
     run = place.readout if runs else place.run
     device = str(environment_of(run).get("device_name"))
     sha256 = str(run.result["weights_sha256"])
@@ -180,12 +179,6 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
 
 def _parts(joined: str | None) -> list[str]:
     return joined.split(" then ") if joined else []
-
-
-def _test_order(run: Run) -> str:
-    """A hash of which test images were scored, in which order, under which labels."""
-    saved = RunFolder.open(run.path, for_writing=False).read_predictions("test")
-    return hashlib.sha256(saved["indices"].tobytes() + saved["labels"].tobytes()).hexdigest()
 
 
 def _refuse_other_test_images(rows: list[Row]) -> list[Row]:

@@ -157,7 +157,8 @@ def each_once(cells: Iterable[Cell]) -> list[Cell]:
     settings: dict[str, Cell] = {}
     for cell in cells:
         known = once.get(cell.folder_name, cell)
-        once[cell.folder_name] = dataclasses.replace(cell, readout=cell.readout or known.readout)
+        more = {"readout": cell.readout or known.readout, "theory": cell.theory or known.theory}
+        once[cell.folder_name] = dataclasses.replace(cell, **more)
         other = settings.setdefault(cell.group, cell)
         if (other.preset, other.overrides) != (cell.preset, cell.overrides):
             raise UserError(f"two different settings are both called '{cell.group}'; give them names of their own")

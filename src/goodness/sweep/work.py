@@ -11,6 +11,7 @@ from goodness import api
 from goodness.errors import UserError
 from goodness.runs import Run
 from goodness.sweep.cell import CellFolder
+from goodness.sweep.theory import has_theory, keep_theory
 from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted, Listener
 from goodness.training.signals import StopRequest
@@ -28,7 +29,8 @@ def work(
 ) -> Run:
     """Train what is not trained of the cell in this folder, from where it stopped; a finished one is left as it is.
 
-    The run of Stage 1 is returned; its readout lies in it.
+    Where the cell asks for it, the theorems are checked on what was trained, and the result is kept beside it. The run
+    of Stage 1 is returned; its readout lies in it.
     """
     folder = CellFolder(Path(path))
     if not folder.cell_path.is_file():
@@ -49,6 +51,8 @@ def work(
                     api.readout(run.path, device=device, data_dir=data_dir, listen=listen)
                 elif not run.readout.is_finished:
                     api.resume(run.path, device=device, data_dir=data_dir, listen=listen)
+            if folder.wants_theory and not has_theory(run) and not stop.requested:
+                keep_theory(run, device=device, data_dir=data_dir)
         return run
     finally:
         release(lock)

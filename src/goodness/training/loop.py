@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from goodness.config import Config, from_dict, to_dict
-from goodness.data.augment import augment, recipes, uniforms_needed
+from goodness.data.augment import augment, compiled_augment, recipes, uniforms_needed
 from goodness.data.images import ImageData, Split
 from goodness.diagnostics.margins import TOP5_CLASSES, top_k_accuracy
 from goodness.errors import RunError, UserError
@@ -106,7 +106,7 @@ class Loop:
         self.recipe = recipes[plan.augment]
         self.draws = Draws(device, config.seed)
         self.is_compiled = compiles(config, device)
-        self._augment = torch.compile(augment, dynamic=False) if self.is_compiled else augment
+        self._augment = compiled_augment(self.recipe) if self.is_compiled else augment
         self.guard = Guard(device) if self.records and replays(config, device) else None
         self._step: Callable[[Tensor, Moment], list[Measured]] = self.carry_out
         if self.guard is not None:

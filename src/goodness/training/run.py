@@ -34,6 +34,7 @@ _PACKAGE = Path(__file__).resolve().parents[1]
 _NOT_LEARNING = {"bench", "cli", "demo.py", "paper", "presets", "report", "sweep"}
 _CHECKPOINTS = "checkpoints"
 _BACKBONE = "backbone.json"
+_DRIVER = Path("/sys/module/nvidia/version")
 
 
 class RunFolder:
@@ -235,7 +236,7 @@ def environment(device: torch.device, dtype: torch.dtype, dtype_reason: str) -> 
     commit, is_dirty = _source_commit()
     is_cuda = device.type == "cuda"
     return {
-        "goodness": _version("goodness"),
+        "goodness": versions()["goodness"],
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "numpy": np.__version__,
@@ -254,9 +255,25 @@ def environment(device: torch.device, dtype: torch.dtype, dtype_reason: str) -> 
         "source": versions()["source"],
         "commit": commit,
         "commit_is_dirty": is_dirty,
-        "command": shlex.join(sys.argv),
+        "command": _as_typed(sys.argv),
         "started": now(),
     }
+
+
+def _as_typed(arguments: list[str]) -> str:
+    """The command as one types it anywhere: no folder of this machine, and outside the working folder names alone."""
+    program = Path(arguments[0])
+    name = "goodness" if program == _PACKAGE / "__main__.py" else program.name
+    return shlex.join([name, *map(_without_folder, arguments[1:])])
+
+
+def _without_folder(argument: str) -> str:
+    """`/here/a/b` is `a/b` and `/elsewhere/b` is `b`, alone or behind `--option=`."""
+    option, equals, value = argument.rpartition("=") if argument.startswith("--") else ("", "", argument)
+    if not os.path.isabs(value):
+        return argument
+    place, here = Path(value), Path.cwd()
+    return option + equals + (str(place.relative_to(here)) if place.is_relative_to(here) else place.name)
 
 
 def _contents(folder: Path) -> set[str]:
@@ -301,7 +318,9 @@ def _as_array(values: Numbers) -> np.ndarray:
 @functools.cache
 def versions() -> dict[str, str | None]:
     """What of the software decides a run's numbers: runs that differ here are not of one kind."""
-    return {"goodness": _version("goodness"), "torch": str(torch.__version__), "source": _source_sha256()}
+    from goodness import __version__  # of the source that runs, installed or not; that module imports this one
+
+    return {"goodness": __version__, "torch": str(torch.__version__), "source": _source_sha256()}
 
 
 def _source_sha256() -> str:
@@ -331,6 +350,8 @@ def _cpu_model() -> str:
 
 
 def _driver_version() -> str | None:
+    with contextlib.suppress(OSError):  # at once, where Linux tells it
+        return _DRIVER.read_text().strip()
     return _output(["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", "--id=0"])
 
 

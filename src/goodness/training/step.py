@@ -21,10 +21,11 @@ from goodness.errors import ConfigError
 from goodness.local.facts import Facts, Trio
 from goodness.local.ledger import Ledger
 from goodness.local.negatives import Mined, Mining
-from goodness.local.objective import Objective
+from goodness.local.objective import Objective, weighed_sum
 from goodness.local.streams import concatenate, positives_of, rows_of, wrong_images
 from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
+from goodness.parts import Term
 from goodness.training.draws import Draws
 from goodness.training.finite import Guard, NonFiniteLoss
 from goodness.training.moment import Measured, Moment
@@ -106,9 +107,9 @@ def neutral_block(network: Network, block: FFBlock, tokens: Tensor) -> tuple[Ten
     return pooled, network.hand_on(tokens)
 
 
-def judge_block(objective: Objective, facts: Facts, extras: Any) -> tuple[Tensor, Measured]:
-    """The objective's total, and the measures of this step."""
-    total, values = objective(facts, extras)
+def judge_block(terms: list[tuple[str, Term]], facts: Facts, extras: Any) -> tuple[Tensor, Measured]:
+    """The total of the objective's terms, and the measures of this step."""
+    total, values = weighed_sum(terms, facts, extras)
     measured = training_measures(facts, values, total)
     return total, (tuple(measured), torch.stack([value.float() for value in measured.values()]))
 
@@ -451,7 +452,7 @@ class Stepper:
                 history_every=None if every is None else ledger.history_every(every.detach()),
                 progress=torch.as_tensor(situation.progress, dtype=torch.float32, device=self.device),
             )
-            loss, measured = self._judge(self.objective, facts, block.extras)
+            loss, measured = self._judge(self.objective.active(depth, self.blocks), facts, block.extras)
         if torch.is_grad_enabled() and not loss.requires_grad:
             raise ConfigError(f"no term of the objective gives block {depth} anything to learn from")
         return Judged(loss, facts, tokens_on, neutral_on, measured)

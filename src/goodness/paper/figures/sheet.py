@@ -56,13 +56,17 @@ class PaperFigure:
     """What it shows, in a sentence."""
     presets: tuple[str, ...]
     draw: Callable[[Runs], Figure]
+    theory: bool = False
+    """Whether it shows gradients, which the check of the theorems has, of the lowest seed."""
 
 
 figures: dict[str, PaperFigure] = {}
 """By the paper's label, without `fig:`."""
 
 
-def paper_figure(label: str, about: str, presets: Sequence[str]) -> Callable[[Callable[[Sheet], None]], None]:
+def paper_figure(
+    label: str, about: str, presets: Sequence[str], *, theory: bool = False
+) -> Callable[[Callable[[Sheet], None]], None]:
     """Decorator: the function draws on a sheet that has the finished runs of these presets."""
 
     def register(draw_on: Callable[[Sheet], None]) -> None:
@@ -78,7 +82,7 @@ def paper_figure(label: str, about: str, presets: Sequence[str]) -> Callable[[Ca
             except ImportError as trouble:
                 raise UserError(f"a figure needs {trouble.name}: pip install 'goodness[plots]'") from None
 
-        figures[label] = PaperFigure(about=about, presets=tuple(presets), draw=draw_if_possible)
+        figures[label] = PaperFigure(about=about, presets=tuple(presets), draw=draw_if_possible, theory=theory)
 
     return register
 

@@ -21,6 +21,7 @@ LEAST = 1e-10
     "grad_attenuation",
     "Margins by block, and what the earlier blocks' evidence leaves of the deepest block's gradient.",
     ("d128-gamma0", "d128-cumulative", "d128-lcff"),
+    theory=True,
 )
 def grad_attenuation(sheet: Sheet) -> None:
     left, right = sheet.panels(

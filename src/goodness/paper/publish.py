@@ -1,0 +1,262 @@
+"""Publish a pool: every finished run as a few small files, and the tables, figures and verdicts that follow from them.
+
+What is published is a pool itself: `Pool` reads it as it reads the runs. It has no weights and no scores, only what
+was predicted. It is built beside its place and put there whole, so that a failure leaves what was there before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from goodness.errors import RunError, UserError
+from goodness.paper import reduced
+from goodness.paper.pool import Need, Pool
+from goodness.paper.published_page import write_page
+from goodness.paper.scales import SCALES, Scale
+from goodness.presets import presets
+from goodness.runs import Run, about_backbone
+from goodness.sweep.cell import CellFolder
+from goodness.sweep.predicted import PREDICTED, VIEWS, packed, read_predicted
+from goodness.sweep.published import PUBLISHED, is_published
+from goodness.sweep.state import environment_of
+from goodness.sweep.theory import THEORY, has_theory
+from goodness.training.durable import read_json
+from goodness.training.run import RunFolder
+
+NOT_PUBLISHED: Mapping[str, str] = {
+    "weights": "too large",
+    "scores of the classes": "too large; what was predicted under each view is in predicted.npz",
+    "measures of the blocks at every epoch": f"of a long run at {reduced.MOST_EPOCHS} epochs, and without what no "
+    "table or figure reads",
+}
+"""What a published run lacks, and why."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """What was written."""
+
+    folder: Path
+    scale: str
+    runs: tuple[Need, ...]
+    """Those of the pools, new or again."""
+    kept: tuple[Need, ...]
+    """Those that were published before and are in none of the pools."""
+    left_out: Mapping[str, str]
+    """Folders of the pools that were not published, and why."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the whole folder."""
+        return sum(file.stat().st_size for file in self.folder.rglob("*") if file.is_file())
+
+
+@dataclass
+class _Gathered:
+    """The finished runs of several pools: which pool has each."""
+
+    scale: Scale
+    where: dict[Need, Pool] = field(default_factory=dict)
+    left_out: dict[str, str] = field(default_factory=dict)
+
+
+def publish(
+    pools: Sequence[str | Path],
+    out: str | Path,
+    *,
+    scale: Scale | None = None,
+    mixed_versions: bool = False,
+    figures: bool = True,
+) -> Published:
+    """Publish the finished runs of these pools in a folder; runs that it has and they have not stay there.
+
+    The scale is that of the runs. Runs that the pool would not average are refused, and so is a folder of other things.
+    """
+    if not pools:
+        raise UserError("name the pool: goodness publish runs/paper/short --out results/paper-short")
+    out = Path(out).resolve()
+    known = _publication(out)
+    gathered = _gather([Path(one) for one in pools], scale, mixed_versions)
+    if known is not None and known["scale"] != gathered.scale.name:
+        raise UserError(f"{out} is a publication at the scale {known['scale']}, these runs are {gathered.scale.name}")
+    building = out.with_name(f".{out.name}.building")
+    shutil.rmtree(building, ignore_errors=True)
+    try:
+        if known is not None:
+            shutil.copytree(out, building)
+        building.mkdir(parents=True, exist_ok=True)
+        before = list(_needs_in(building, gathered.scale))
+        for need, pool in gathered.where.items():
+            _publish_cell(pool, need, building)
+        _write(building / PUBLISHED, {"scale": gathered.scale.name, "mixed_versions": mixed_versions})
+        whole = Pool(building, gathered.scale, mixed_versions)
+        _refuse_what_does_not_belong_together(whole)
+        write_page(whole, f"results/{out.name}", figures=figures)
+        _put_in_place(building, out)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    kept = tuple(need for need in before if need not in gathered.where)
+    return Published(out, gathered.scale.name, tuple(gathered.where), kept, gathered.left_out)
+
+
+# Which runs
+
+
+def _publication(out: Path) -> dict[str, Any] | None:
+    """What an older publication in this folder says of itself; None where nothing lies there."""
+    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return None
+    if not is_published(out):
+        raise UserError(f"{out} holds other things than a publication; choose another --out")
+    return read_json(out / PUBLISHED)
+
+
+def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) -> _Gathered:
+    found: list[tuple[Path, Scale, Need]] = []
+    left_out: dict[str, str] = {}
+    for folder in folders:
+        if not folder.is_dir():
+            raise UserError(f"there is no pool {folder}; goodness reproduce makes one")
+        for cell in sorted(folder.iterdir()):
+            if (cell / "cell.json").is_file():
+                what = _what_lies_in(cell, scale)
+                if what is None:
+                    left_out[cell.name] = "no run of the paper's at any scale"
+                else:
+                    found.append((folder, *what))
+    scales = dict.fromkeys(one.name for _, one, _ in found)
+    if not found:
+        raise UserError(f"{' and '.join(map(str, folders))} hold no run of the paper's; goodness reproduce makes them")
+    if len(scales) > 1:
+        raise UserError(f"the runs are of the scales {' and '.join(scales)}; publish each into a folder of its own")
+    gathered = _Gathered(found[0][1], left_out=left_out)
+    for folder, one, need in found:
+        pool = Pool(folder, one, mixed_versions)
+        here = pool.look(*need)
+        if here.run is None:
+            left_out[pool.cell(*need).folder_name] = here.why
+        elif need in gathered.where:
+            _refuse_another_of_the_same(gathered.where[need], pool, need)
+        else:
+            gathered.where[need] = pool
+    if not gathered.where:
+        raise UserError(f"no run in {' and '.join(map(str, folders))} is finished; there is nothing to publish")
+    return gathered
+
+
+def _what_lies_in(folder: Path, scale: Scale | None) -> tuple[Scale, Need] | None:
+    """The scale, preset and seed of a cell's folder; None for a cell that is no run of the paper's."""
+    asked = read_json(folder / "cell.json")
+    try:
+        preset, seed = str(asked["preset"]), int(asked["seed"])
+    except (TypeError, KeyError, ValueError):
+        return None
+    for one in (scale,) if scale else SCALES.values():
+        if preset in presets and Pool(folder.parent, one).cell(preset, seed).folder_name == folder.name:
+            return one, (preset, seed)
+    return None
+
+
+def _needs_in(folder: Path, scale: Scale) -> Iterator[Need]:
+    for cell in sorted(folder.iterdir()):
+        if (cell / "cell.json").is_file() and (what := _what_lies_in(cell, scale)) is not None:
+            yield what[1]
+
+
+def _refuse_another_of_the_same(pool: Pool, other: Pool, need: Need) -> None:
+    hashes = {str(run.result.get("weights_sha256")) for one in (pool, other) if (run := one.run(*need)) is not None}
+    if len(hashes) > 1:
+        preset, seed = need
+        raise UserError(
+            f"{preset}, seed {seed}, lies in {pool.path} and in {other.path}, and they are two different trainings; "
+            "publish one of them"
+        )
+
+
+def _refuse_what_does_not_belong_together(pool: Pool) -> None:
+    """What the pool would not hold together is not published together."""
+    orders: dict[str, tuple[str, str]] = {}
+    needs = list(_needs_in(pool.path, pool.scale))
+    for preset in dict.fromkeys(preset for preset, _ in needs):
+        seeds = pool.seeds(preset)
+        trouble = pool.trouble(preset, seeds) or pool.trouble(preset, seeds, readout=True)
+        if trouble:
+            accept = "accept it with --mixed-versions, or " if not pool.mixed_versions else ""
+            raise UserError(
+                f"the runs of {preset} are not of one kind ({trouble}); {accept}publish them in another folder"
+            )
+        for seed in seeds:
+            order = pool.test_order(preset, seed)
+            first, name = orders.setdefault(pool.cell(preset, seed).config.data, (order, f"{preset}, seed {seed}"))
+            if order and first and order != first:
+                raise UserError(
+                    f"{preset}, seed {seed}, was scored on other test images, or in another order, than {name}; "
+                    "publish them in another folder"
+                )
+
+
+# One run
+
+
+def _publish_cell(pool: Pool, need: Need, target: Path) -> None:
+    preset, seed = need
+    has_readout = "s2" in pool.cell(preset, seed, True).stages and pool.run(preset, seed, True) is not None
+    cell = pool.cell(preset, seed, has_readout)
+    source, place = CellFolder(pool.path / cell.folder_name), CellFolder(target / cell.folder_name)
+    shutil.rmtree(place.path, ignore_errors=True)
+    place.write(cell)
+    _publish_run(source.run, place.run.path)
+    if has_readout:
+        _publish_run(source.readout, place.readout.path)
+
+
+def _publish_run(run: Run, target: Path) -> None:
+    """The small files of one stage."""
+    target.mkdir()
+    if is_published(run.path):
+        for file in run.path.iterdir():
+            if file.suffix in (".json", ".jsonl", ".npz"):
+                shutil.copyfile(file, target / file.name)
+        return
+    folder = RunFolder(run.path, None)
+    _write(target / "config.json", read_json(folder.config_path))
+    _write(target / "environment.json", reduced.environment(environment_of(run)))
+    _write(target / "result.json", run.result, indent=None)
+    lines = [json.dumps(line, separators=(",", ":")) + "\n" for line in reduced.metrics(run.metrics)]
+    (target / "metrics.jsonl").write_text("".join(lines))
+    if folder.health_path.is_file():
+        _write(target / "health.json", reduced.health(read_json(folder.health_path)), indent=None)
+    if has_theory(run):
+        _write(target / THEORY, reduced.theory(read_json(run.path / THEORY)), indent=None)
+    if folder.backbone_path.is_file():
+        _write(target / folder.backbone_path.name, {**about_backbone(run.path), "run": ".."})
+    views = {view: folder.predictions_path(view) for view in VIEWS if folder.predictions_path(view).is_file()}
+    (target / PREDICTED).write_bytes(packed({view: read_predicted(run, view) for view in views}))
+    hashes = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in views.values()}
+    _write(target / PUBLISHED, {"sha256": hashes, "not_published": dict(NOT_PUBLISHED)})
+
+
+def _write(path: Path, value: Any, indent: int | None = 2) -> None:
+    separators = (",", ":") if indent is None else None
+    path.write_text(json.dumps(value, indent=indent, separators=separators, allow_nan=False) + "\n")
+
+
+def _put_in_place(building: Path, out: Path) -> None:
+    """The new folder under the old one's name."""
+    old = out.with_name(f".{out.name}.old")
+    shutil.rmtree(old, ignore_errors=True)
+    try:
+        if out.exists():
+            out.rename(old)
+        building.rename(out)
+    except OSError as trouble:
+        if old.exists() and not out.exists():
+            old.rename(out)
+        raise RunError(f"could not write {out}: {trouble.strerror}") from trouble
+    shutil.rmtree(old, ignore_errors=True)

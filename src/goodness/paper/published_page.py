@@ -1,0 +1,197 @@
+"""The page of a publication: what was run, on what, what came out, what is missing; and the files that it links to."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from goodness.errors import RunError, UserError
+from goodness.paper import extras
+from goodness.paper.filled import Filled, fill
+from goodness.paper.pool import Need, Pool, default_pool
+from goodness.paper.reproduce import FIGURES, TABLES
+from goodness.paper.suites import paper_tables, union
+from goodness.paper.writing import csv_text, markdown, title
+from goodness.runs import Run
+from goodness.stats import mean_and_std
+from goodness.sweep.collect import SCORES
+from goodness.sweep.state import environment_of
+
+DOTS = 70
+"""Dots an inch of a published figure: a third of a screen's width, tens of kilobytes."""
+README = "README.md"
+
+
+def write_page(pool: Pool, name: str, *, figures: bool = True) -> None:
+    """README.md, tables/ and figures/ of a published pool, from its runs alone. `name` is what commands call it."""
+    for folder in (TABLES, FIGURES):
+        shutil.rmtree(pool.path / folder, ignore_errors=True)
+        (pool.path / folder).mkdir()
+    filled = [one for one in (fill(table, pool) for table in paper_tables()) if _has_numbers(one)]
+    for one in filled:
+        _write(pool, f"{TABLES}/{one.table.label}.md", markdown(one))
+        _write(pool, f"{TABLES}/{one.table.label}.csv", csv_text(one))
+    drawn, undrawn = _draw(pool) if figures else ([], [])
+    parts = [
+        _about(pool, name),
+        _runs(pool),
+        _missing(pool),
+        _tables(filled),
+        _figures(drawn, undrawn) if figures else "",
+        _findings(pool),
+    ]
+    _write(pool, README, "\n\n".join(part for part in parts if part) + "\n")
+
+
+def runs_by_preset(pool: Pool) -> dict[str, dict[int, Run]]:
+    """Every finished run that lies in the pool, presets in the order of their names."""
+    from goodness.presets import presets
+
+    found = {preset: pool.runs(preset) for preset in sorted(presets)}
+    return {preset: runs for preset, runs in found.items() if runs}
+
+
+def _has_numbers(filled: Filled) -> bool:
+    return any(ours.score is not None for ours in filled.ours.values())
+
+
+def _write(pool: Pool, name: str, text: str) -> None:
+    """A text of the page; no place of this machine in it."""
+    (pool.path / name).write_text(text.replace(f"{pool.path}/", ""))
+
+
+def _draw(pool: Pool) -> tuple[list[extras.Extra], list[str]]:
+    """The figures that runs are there for, as PNG; and the names of the others."""
+    drawn, undrawn = [], []
+    for figure in extras.figures().values():
+        try:
+            figure.of(pool).savefig(pool.path / FIGURES / f"{figure.name}.png", dpi=DOTS)
+        except (UserError, RunError):
+            undrawn.append(figure.name)
+        else:
+            drawn.append(figure)
+    return drawn, undrawn
+
+
+# The parts of the page
+
+
+def _about(pool: Pool, name: str) -> str:
+    runs = [run for by_seed in runs_by_preset(pool).values() for run in by_seed.values()]
+    facts = [environment_of(run) for run in runs]
+    stages = [stage for run in runs for stage in (run, run.readout) if stage is not None and stage.is_finished]
+    hours = sum(float(stage.result.get("seconds", 0)) for stage in stages) / 3600
+    days = sorted(str(one.get("started", ""))[:10] for one in facts)
+    needs = _needs(pool)
+    mixed = " --mixed-versions" if pool.mixed_versions else ""
+    lines = [
+        f"# The paper's tables at the scale `{pool.scale.name}`",
+        "",
+        "Made by `goodness publish`, from the runs; nothing here is written by hand.",
+        "",
+        f"- scale: `{pool.scale.name}`, {pool.scale.about}",
+        f"- runs: {len(runs)}, {len(stages) - len(runs)} of them with Stage 2; {len(needs) - len(pool.missing(needs))} "
+        f"of the {len(needs)} that the tables and figures need; {hours:.1f} hours of training",
+        f"- seeds: {', '.join(map(str, sorted({run.config.seed for run in runs})))}",
+        f"- hardware: {_counted(one.get('device_name') for one in facts)}",
+        f"- versions: {_counted(_versions(one) for one in facts)}",
+        f"- source code (hash): {_counted(str(one.get('source'))[:12] for one in facts)}",
+        f"- begun: {days[0]} to {days[-1]}" if days else "",
+        "",
+        "Made again, and read, by:",
+        "",
+        f"    goodness reproduce all --scale {pool.scale.name}",
+        f"    goodness publish {default_pool(pool.scale.name).as_posix()} --out {name}{mixed}",
+        f"    goodness paper --scale {pool.scale.name} --out {name}{mixed}",
+        "",
+        "A run's folder has every number that a table, figure or finding reads. It has no weights and no class scores: "
+        "its `published.json` has the SHA-256 of the full predictions, its `result.json` that of the weights.",
+    ]
+    return "\n".join(lines)
+
+
+def _versions(facts: Mapping[str, Any]) -> str:
+    named = {name: facts.get(name) for name in ("goodness", "torch", "python")}
+    return ", ".join([*(f"{name} {version}" for name, version in named.items()), str(facts.get("dtype"))])
+
+
+def _counted(words: Iterable[Any]) -> str:
+    """Each word once, with the number of runs where there are several."""
+    counts: dict[str, int] = {}
+    for word in map(str, words):
+        counts[word] = counts.get(word, 0) + 1
+    if len(counts) == 1:
+        return next(iter(counts))
+    return "; ".join(f"{word} ({count} runs)" for word, count in sorted(counts.items()))
+
+
+def _needs(pool: Pool) -> dict[Need, bool]:
+    everything = [*paper_tables(), *extras.figures().values()]
+    return union(one.needs(pool.scale) for one in everything)
+
+
+def _runs(pool: Pool) -> str:
+    """A row a preset: mean ± standard deviation in per cent (how many runs)."""
+    lines = ["## Runs", "", "Test accuracy in per cent: mean ± standard deviation (runs).", ""]
+    lines += [f"| preset | data | epochs | seeds | {' | '.join(SCORES.values())} |", "|---" * (4 + len(SCORES)) + "|"]
+    for preset, runs in runs_by_preset(pool).items():
+        config = next(iter(runs.values())).config
+        seeds = " ".join(map(str, sorted(runs)))
+        scores = (_score(runs.values(), name) for name in SCORES)
+        lines.append(f"| {preset} | {config.data} | {config.epochs} | {seeds} | {' | '.join(scores)} |")
+    return "\n".join(lines)
+
+
+def _score(runs: Iterable[Run], name: str) -> str:
+    stage, _, tta = name.partition("_")
+    read = [run if stage == "s1" else run.readout for run in runs]
+    reported = [one.result["reported"] for one in read if one is not None and one.is_finished]
+    values = [100 * one[key] for one in reported if (key := "accuracy_tta" if tta else "accuracy") in one]
+    if not values:
+        return "-"
+    mean, std, n = mean_and_std(values)
+    return f"{mean:.2f}{'' if std is None else f' ± {std:.2f}'} ({n})"
+
+
+def _missing(pool: Pool) -> str:
+    """What the tables and figures need and nobody has run."""
+    lacking: dict[str, list[str]] = {}
+    for (preset, seed), readout in pool.missing(_needs(pool)).items():
+        stage = ", Stage 2" if readout and pool.run(preset, seed) is not None else ""
+        lacking.setdefault(preset, []).append(f"{seed}{stage}")
+    if not lacking:
+        return "## Not run\n\nNothing is missing."
+    return "\n".join(
+        ["## Not run", "", *(f"- {preset}: seed {'; '.join(seeds)}" for preset, seeds in sorted(lacking.items()))]
+    )
+
+
+def _tables(filled: Iterable[Filled]) -> str:
+    lines = ["## Tables", "", "Those that have a number of ours, beside the paper's.", ""]
+    for one in filled:
+        done, of = len(one.needs) - len(one.missing), len(one.needs)
+        near, judged = one.verdict
+        verdict = f"; {near} of {judged} numbers near the paper's" if judged else ""
+        label = one.table.label
+        lines.append(
+            f"- [{title(one)}]({TABLES}/{label}.md) ([CSV]({TABLES}/{label}.csv)): {done} of {of} runs{verdict}"
+        )
+    return "\n".join(lines)
+
+
+def _figures(drawn: Iterable[extras.Extra], undrawn: list[str]) -> str:
+    lines = ["## Figures", ""]
+    lines += [f"- [{figure.name}]({FIGURES}/{figure.name}.png): {figure.about}" for figure in drawn]
+    if undrawn:
+        lines += ["", f"Not drawn, for want of runs: {', '.join(undrawn)}."]
+    return "\n".join(lines)
+
+
+def _findings(pool: Pool) -> str:
+    lines = ["## Findings", "", "| finding | outcome | what the runs say |", "|---|---|---|"]
+    for one in extras.findings().values():
+        found = one.of(pool)
+        words = f"| {one.name} | {found.outcome} | {found.sentence.replace('|', chr(92) + '|')} |"
+        lines.append(words)
+    return "\n".join(lines) if len(lines) > 4 else ""

@@ -1,0 +1,98 @@
+"""Which class a run gave to each test image: from the scores it keeps, or from what a publication keeps of them.
+
+A publication has no scores. In place of predictions_test.npz and predictions_test_tta.npz it has predicted.npz:
+
+labels   the right classes, in the order of the test images
+steps    from each image's place in its split to the next one's, the first from zero
+VIEW     of each view, how far the predicted class lies from the right one; mostly zero, so that it packs well
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from goodness.errors import RunError, UserError
+from goodness.runs import Run
+from goodness.training.run import RunFolder
+
+PREDICTED = "predicted.npz"
+"""What a published run has in place of its scores."""
+VIEWS = ("test", "test_tta")
+"""Single crop, and with its mirror image."""
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """What a run said of the test images, `[n]` each: the class it gave, the right one, the image's place."""
+
+    classes: np.ndarray
+    labels: np.ndarray
+    indices: np.ndarray
+
+    @property
+    def correct(self) -> np.ndarray:
+        return self.classes == self.labels
+
+
+def read_predicted(run: Run, view: str = "test") -> Predicted:
+    """The classes that a run predicted under one view; an error where it has none."""
+    kept = run.path / PREDICTED
+    if kept.is_file():
+        return _unpacked(kept, view)
+    saved = RunFolder.open(run.path, for_writing=False).read_predictions(view)
+    scores, labels, indices = saved["scores"], saved["labels"], saved["indices"]
+    if scores.ndim != 2 or not len(scores) == len(labels) == len(indices):
+        raise RunError(f"{run.path}: its predictions are of no use: {scores.shape} scores, {labels.shape} labels")
+    return Predicted(scores.argmax(axis=1), labels.astype(np.int64), indices.astype(np.int64))
+
+
+def test_order(run: Run) -> str:
+    """A hash of which test images were scored, in which order, under which labels. Each file is read once."""
+    for name in (PREDICTED, RunFolder(run.path, None).predictions_path("test").name):
+        file = run.path / name
+        if file.is_file():
+            return _order(run.path, file.stat().st_mtime_ns, file.stat().st_size)
+    return _order(run.path, 0, 0)  # which says what is missing
+
+
+@functools.lru_cache(maxsize=4096)
+def _order(path: Path, written: int, size: int) -> str:
+    seen = read_predicted(Run(path))
+    return hashlib.sha256(seen.indices.tobytes() + seen.labels.tobytes()).hexdigest()
+
+
+def packed(views: Mapping[str, Predicted]) -> bytes:
+    """The content of predicted.npz. All views must be of the same images in the same order."""
+    first, *others = views.values()
+    for other in others:
+        if not np.array_equal(first.labels, other.labels) or not np.array_equal(first.indices, other.indices):
+            raise RunError("the views of one run are of different test images")
+    highest = max(int(one.max(initial=0)) for view in views.values() for one in (view.labels, view.classes))
+    kind = np.uint8 if highest < 256 else np.uint16
+    labels = first.labels.astype(kind)
+    away = {name: one.classes.astype(kind) - labels for name, one in views.items()}  # wraps around, and back again
+    content = io.BytesIO()
+    steps = np.diff(first.indices, prepend=0).astype(np.int32)
+    np.savez_compressed(content, allow_pickle=False, labels=labels, steps=steps, **away)
+    return content.getvalue()
+
+
+def _unpacked(path: Path, view: str) -> Predicted:
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            if view not in archive:
+                raise UserError(f"there are no predictions '{view}' in {path}")
+            labels, steps, away = archive["labels"], archive["steps"], archive[view]
+    except UserError:
+        raise
+    except Exception as trouble:  # a damaged archive can fail in any way
+        raise RunError(f"{path} cannot be read ({trouble}); restore it from a copy") from trouble
+    classes = (labels + away).astype(np.int64)
+    return Predicted(classes, labels.astype(np.int64), np.cumsum(steps, dtype=np.int64))

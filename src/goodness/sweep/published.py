@@ -1,0 +1,23 @@
+"""What marks a published run: it has every number and no weights, so that it can be read and not gone on with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from goodness.errors import UserError
+
+PUBLISHED = "published.json"
+"""In the folder of a published run: hashes of the full predictions, and what was left out. In that of a whole
+publication: its scale."""
+
+
+def is_published(path: str | os.PathLike[str]) -> bool:
+    """Whether the run, or the pool, in this folder is a published one."""
+    return (Path(path) / PUBLISHED).is_file()
+
+
+def refuse_published(path: str | os.PathLike[str]) -> None:
+    """Refuse what needs the weights of a run that was published without; a cell's folder counts as its run's."""
+    if is_published(path) or is_published(Path(path) / "run"):
+        raise UserError(f"{path} is a published run: its weights were not published, train it again to have them")

@@ -1,0 +1,25 @@
+"""The check of the paper's theorems that a run keeps: made where its weights are, and read where they are not."""
+
+from __future__ import annotations
+
+import os
+
+from goodness.diagnostics.theory import theory_of_run
+from goodness.runs import Run
+from goodness.training.durable import write_json
+
+THEORY = "theory.json"
+"""In a run's folder: what `goodness theory RUN --json` prints."""
+GRADIENTS, IMAGES = 32, 300
+"""How many images' gradients are taken, and over how many the means go: seconds where goodness is computed on a GPU,
+half a minute at the paper's size without one."""
+
+
+def has_theory(run: Run) -> bool:
+    return (run.path / THEORY).is_file()
+
+
+def keep_theory(run: Run, *, device: str = "auto", data_dir: str | os.PathLike[str] | None = None) -> None:
+    """Check the theorems on a finished Stage 1 and its test images, and leave the result in its folder."""
+    report = theory_of_run(run, examples=GRADIENTS, coverage=IMAGES, device=device, data_dir=data_dir)
+    write_json(run.path / THEORY, report.as_dict())

@@ -1,0 +1,378 @@
+"""A publication holds small files alone, names no machine, and gives the tables, figures and verdicts of its runs."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from goodness.cli import main
+from goodness.errors import RunError, UserError
+from goodness.paper import extras, reduced
+from goodness.paper.filled import fill
+from goodness.paper.pool import Pool
+from goodness.paper.publish import publish
+from goodness.paper.readers import READERS
+from goodness.paper.suites import paper_table, paper_tables
+from goodness.paper.writing import as_dict, records
+from goodness.report.run_data import run_data
+from goodness.runs import Run
+from goodness.sweep.predicted import Predicted, packed, read_predicted
+from goodness.training.durable import read_json, write_json
+from goodness.training.run import RunFolder
+
+
+@pytest.fixture(scope="module")
+def published(trained: Pool, tmp_path_factory: pytest.TempPathFactory) -> Pool:
+    """Not to be written to."""
+    out = tmp_path_factory.mktemp("publication") / "paper-tiny"
+    publish([trained.path], out)
+    return Pool.at("tiny", out)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def place(pool: Pool, preset: str, seed: int) -> Path:
+    return pool.path / pool.cell(preset, seed).folder_name / "run"
+
+
+def spoil(path: Path, **changes: Any) -> None:
+    write_json(path, {**read_json(path), **changes})
+
+
+def as_near(value: Any) -> Any:
+    """The same up to the rounding: numbers approximately, all else exactly."""
+    if isinstance(value, dict):
+        return {name: as_near(one) for name, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [as_near(one) for one in value]
+    return pytest.approx(value, rel=1e-3, abs=1e-6) if isinstance(value, float) else value
+
+
+def same_numbers(pool: Pool, other: Pool) -> None:
+    """Every cell of every table, every verdict."""
+    for table in paper_tables():
+        ours, theirs = as_dict(fill(table, pool)), as_dict(fill(table, other))
+        assert as_near(ours["cells"]) == theirs["cells"], table.label
+        assert [ours[name] for name in ("state", "remarks", "near")] == [
+            theirs[name] for name in ("state", "remarks", "near")
+        ]
+    for finding in extras.findings().values():
+        ours, theirs = finding.of(pool).as_dict(), finding.of(other).as_dict()
+        assert as_near(ours) == json.loads(json.dumps(theirs)), finding.name
+
+
+def drawn(figure: extras.Extra, pool: Pool) -> Any:
+    """Every line, bar and point of a figure; or why it is not drawn."""
+    try:
+        made = figure.of(pool)
+    except (UserError, RunError) as trouble:
+        return str(trouble)
+    return [
+        [
+            [line.get_xydata().tolist() for line in axes.get_lines()],
+            [[bar.get_y(), bar.get_height()] for bar in axes.patches if hasattr(bar, "get_height")],
+            [np.asarray(points.get_offsets()).tolist() for points in axes.collections],
+        ]
+        for axes in made.axes
+    ]
+
+
+def test_the_pool_reads_a_publication_as_it_reads_the_runs(trained: Pool, published: Pool) -> None:
+    assert sorted(published.runs("gamma0", readout=True)) == [42, 123]
+    assert published.run("lcff", 42) is not None
+    assert published.look("lcff", 42, readout=True).why == "stopped, not finished"
+    assert published.test_order("gamma0", 42) == trained.test_order("gamma0", 42) != ""
+    same_numbers(trained, published)
+
+
+def test_every_figure_is_drawn_from_the_same_numbers(trained: Pool, published: Pool) -> None:
+    made = {name: drawn(figure, trained) for name, figure in extras.figures().items()}
+    assert sum(not isinstance(one, str) for one in made.values()) > 3
+    for name, figure in extras.figures().items():
+        assert as_near(made[name]) == drawn(figure, published), name
+
+
+def test_pairs_and_classes_with_tta_are_those_of_the_runs(blobs: Pool, tmp_path: Path) -> None:
+    publish([blobs.path], tmp_path / "out", scale=blobs.scale, figures=False)
+    other = Pool(tmp_path / "out", blobs.scale)
+    same_numbers(blobs, other)
+    pairs = [
+        [one["ours"] for one in records(fill(paper_table("paired_dissociation"), pool, [42]))]
+        for pool in (blobs, other)
+    ]
+    assert pairs[0] == pairs[1]
+    assert sum(value is not None for value in pairs[0]) > 6
+    run, copy = blobs.run("cifar100-gamma0", 42), other.run("cifar100-gamma0", 42)
+    assert run is not None
+    assert copy is not None
+    classes = read_json(run.path / "health.json")["classes"]
+    asked = paper_table("per_class").cells[0]
+    for name in classes:
+        cell = type(asked)(**{**vars(asked), "row": name})
+        read = READERS["class_accuracy_tta"].read
+        assert read(copy, cell) == pytest.approx(read(run, cell), nan_ok=True)
+
+
+def test_only_small_files_are_published_and_no_weights(published: Pool) -> None:
+    found = files(published.path)
+    assert not [name for name in found if name.endswith((".safetensors", ".lock", "log.txt", ".svg", ".pdf", ".tex"))]
+    assert not [name for name in found if "predictions" in name]
+    runs = [path for path in published.path.iterdir() if (path / "cell.json").is_file()]
+    assert len(runs) == 5
+    assert all(sum(len(content) for content in files(run).values()) < 60_000 for run in runs)
+
+
+def test_nothing_names_a_machine_a_person_or_a_path(copied: Pool, tmp_path: Path) -> None:
+    environment = place(copied, "gamma0", 42) / "environment.json"
+    facts = read_json(environment)
+    facts |= {
+        "command": "/home/lovelace/bin/goodness cell /cluster77/lovelace",
+        "host": "lovelace-laptop",
+        "user": "lovelace",
+    }
+    facts["platform"] = "Linux-6.1-lovelace-laptop-x86_64"
+    facts["data"] |= {
+        "dir": "/cluster77/lovelace",
+        "provenance": "/cluster77/lovelace/digits.bin: checked; ~/lovelace/more",
+    }
+    write_json(environment, {**facts, "resumed": [{**facts}]})
+    publish([copied.path], tmp_path / "out", figures=False)
+    for name, content in files(tmp_path / "out").items():
+        text = content.decode(errors="replace")
+        for secret in ("lovelace", "cluster77", str(tmp_path), str(copied.path), "/root", "/home", str(Path.home())):
+            assert secret not in text, (name, secret)
+    kept = read_json(tmp_path / "out" / environment.relative_to(copied.path))
+    assert kept["data"] == {"provenance": "digits.bin: checked; more", "sha256": facts["data"]["sha256"]}
+    assert kept["resumed"][0]["torch"] == facts["torch"]
+
+
+def test_the_full_predictions_are_known_by_their_hash(trained: Pool, published: Pool) -> None:
+    import hashlib
+
+    for stage in ("", "readout"):
+        full = place(trained, "gamma0", 42) / stage / "predictions_test.npz"
+        about = read_json(place(published, "gamma0", 42) / stage / "published.json")
+        assert about["sha256"] == {full.name: hashlib.sha256(full.read_bytes()).hexdigest()}
+        assert "weights" in about["not_published"]
+
+
+def test_publishing_twice_gives_the_same_bytes(trained: Pool, published: Pool, tmp_path: Path) -> None:
+    again, first = tmp_path / "paper-tiny", files(published.path)
+    publish([trained.path], again, figures=False)
+    publish([trained.path], again)  # over the older one
+    assert files(again) == first
+    other = tmp_path / "of-a-publication" / "paper-tiny"
+    publish([published.path], other)
+    assert files(other) == first
+    assert {path.name for path in tmp_path.iterdir()} == {"paper-tiny", "of-a-publication"}
+
+
+def test_a_new_pool_replaces_its_own_cells_and_leaves_the_others(copied: Pool, tmp_path: Path) -> None:
+    first, second = tmp_path / "first", tmp_path / "second"
+    for folder, preset in ((first, "gamma0"), (second, "lcff")):
+        folder.mkdir()
+        for path in copied.path.glob(f"{preset}-*"):
+            shutil.copytree(path, folder / path.name)
+    out = tmp_path / "out"
+    assert publish([first], out, figures=False).kept == ()
+    before = files(out)
+    made = publish([second], out, figures=False)
+    assert made.runs == (("lcff", 42),)
+    assert sorted(made.kept) == [("gamma0", 42), ("gamma0", 123)]
+    pool = Pool.at("tiny", out)
+    assert (sorted(pool.runs("gamma0")), sorted(pool.runs("lcff"))) == ([42, 123], [42])
+    after = files(out)
+    assert {name: after[name] for name in before if name.startswith("gamma0-")} == {
+        name: content for name, content in before.items() if name.startswith("gamma0-")
+    }
+    together = tmp_path / "together" / "out"
+    publish([first, second], together, figures=False)
+    assert files(together) == after
+    spoil(place(Pool.at("tiny", second), "lcff", 42) / "result.json", seconds=77.0)
+    publish([second], out, figures=False)
+    assert read_json(place(pool, "lcff", 42) / "result.json")["seconds"] == 77.0
+
+
+def test_runs_of_two_versions_are_refused_and_nothing_is_changed(copied: Pool, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    publish([copied.path], out, figures=False)
+    before = files(out)
+    spoil(place(copied, "gamma0", 123) / "environment.json", goodness="0.0.1")
+    with pytest.raises(UserError, match=r"gamma0 are not of one kind \(goodness: 0.1.0 and 0.0.1\).*--mixed-versions"):
+        publish([copied.path], out, figures=False)
+    assert files(out) == before
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
+    publish([copied.path], out, mixed_versions=True, figures=False)
+    assert sorted(Pool.at("tiny", out, mixed_versions=True).runs("gamma0")) == [42, 123]
+
+
+def test_another_test_order_than_that_of_older_runs_is_refused(copied: Pool, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    publish([copied.path], out, figures=False)
+    folder = RunFolder(place(copied, "lcff", 42), None)
+    saved = folder.read_predictions("test")
+    folder.write_predictions("test", saved["scores"][::-1], saved["labels"][::-1], saved["indices"][::-1])
+    with pytest.raises(UserError, match="in another order"):
+        publish([copied.path], out, figures=False)
+
+
+def test_two_trainings_of_one_run_are_not_mixed(copied: Pool, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(copied.path, other)
+    publish([copied.path, other], tmp_path / "out", figures=False)  # the same training twice is one
+    spoil(place(Pool.at("tiny", other), "lcff", 42) / "result.json", weights_sha256="0" * 64)
+    with pytest.raises(UserError, match="two different trainings"):
+        publish([copied.path, other], tmp_path / "out", figures=False)
+
+
+def test_what_is_not_finished_is_left_out_and_named(copied: Pool, tmp_path: Path) -> None:
+    (place(copied, "cp-fair", 42) / "result.json").unlink()
+    made = publish([copied.path], tmp_path / "out", figures=False)
+    assert made.left_out == {copied.cell("cp-fair", 42).folder_name: "stopped, not finished"}
+    page = (tmp_path / "out" / "README.md").read_text()
+    assert re.search(r"^- cp-fair: seed 42; 123", page, re.MULTILINE)
+
+
+@pytest.mark.parametrize("command", ["resume", "eval", "readout", "health", "theory", "audit", "cell"])
+def test_what_needs_weights_says_that_they_were_not_published(
+    command: str, published: Pool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = files(published.path)
+    for path in (place(published, "gamma0", 42), place(published, "gamma0", 42).parent):
+        assert main([command, str(path)]) == 2
+        assert "its weights were not published" in " ".join(capsys.readouterr().err.split())
+    assert files(published.path) == before
+
+
+def test_compare_and_report_say_what_was_not_published(
+    published: Pool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = [str(place(published, preset, 42)) for preset in ("gamma0", "lcff")]
+    assert main(["compare", *runs, "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["missing"] == [f"{run}: its class scores were not published" for run in runs]
+    assert [group["accuracy"]["n"] for group in told["groups"]] == [1, 1]
+    found = run_data(Run(Path(runs[0]) / "readout"), "a", "a")
+    assert "the margins of the predictions: class scores were not published" in found["missing"]
+    seen = read_predicted(Run(Path(runs[0]) / "readout"))
+    assert sum(row[place] for place, row in enumerate(found["classes"]["confusion"])) == seen.correct.sum()
+    assert found["classes"]["n"] == len(seen.labels)
+
+
+def test_nothing_is_trained_in_a_publication(published: Pool) -> None:
+    from goodness.paper.reproduce import reproduce
+
+    with pytest.raises(UserError, match="lacks 4 runs, and nothing is trained there"):
+        reproduce(["tab:multiseed", "tab:main_dissociation"], published, seeds=[42], device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda folder: (folder / "out").mkdir() or (folder / "out" / "letter").write_text("dear"), "other things"),
+        (lambda folder: shutil.rmtree(folder / "pool"), "there is no pool"),
+        (
+            lambda folder: [path.unlink() for path in (folder / "pool").glob("*/cell.json")],
+            "hold no run of the paper's",
+        ),
+    ],
+)
+def test_a_mistake_is_told(make: Any, words: str, copied: Pool, tmp_path: Path) -> None:
+    make(tmp_path)
+    with pytest.raises(UserError, match=words):
+        publish([copied.path], tmp_path / "out", figures=False)
+
+
+def test_without_a_pool_the_command_says_what_to_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish", "--out", str(tmp_path / "out")]) == 2
+    assert "name the pool" in capsys.readouterr().err
+
+
+def test_the_command_line_publishes_and_reads(
+    trained: Pool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "paper-tiny"
+    assert main(["publish", str(trained.path), "--out", str(out), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["scale"], len(told["runs"])) == ("tiny", 5)
+    assert told["bytes"] == sum(len(content) for content in files(out).values())
+    assert main(["paper", "freeriding", "--scale", "tiny", "--out", str(out), "--json"]) == 0
+    (table,) = json.loads(capsys.readouterr().out)
+    assert table["state"] == "complete"
+
+
+def test_the_page_has_every_run_and_links_to_files_that_are_there(trained: Pool, published: Pool) -> None:
+    page = (published.path / "README.md").read_text()
+    values = [100 * run.accuracy for run in trained.runs("gamma0").values()]
+    assert (
+        f"| gamma0 | digits-sample | 2 | 42 123 | {np.mean(values):.2f} ± {np.std(values, ddof=1):.2f} (2) | -" in page
+    )
+    links = re.findall(r"\]\(([^)]+)\)", page)
+    assert all((published.path / link).is_file() for link in links)
+    assert {"tables/freeriding.md", "tables/freeriding.csv", "figures/freeriding.png"} <= set(links)
+    assert {f"tables/{path.name}" for path in (published.path / "tables").iterdir()} <= set(links)
+    assert not (published.path / "tables" / "per_class.md").exists() or "per_class" in page
+    assert "goodness reproduce all --scale tiny" in page
+    assert "| mgc | cannot be told yet |" in page
+
+
+# The parts
+
+
+def test_predicted_classes_are_packed_and_unpacked(tmp_path: Path) -> None:
+    draws = np.random.default_rng(0)
+    for count in (10, 200, 1000):
+        labels, indices = draws.integers(0, count, 500), draws.permutation(5000)[:500]
+        views = {
+            view: Predicted(draws.integers(0, count, 500), labels.astype(np.int64), indices.astype(np.int64))
+            for view in ("test", "test_tta")
+        }
+        (tmp_path / "predicted.npz").write_bytes(packed(views))
+        for view, one in views.items():
+            read = read_predicted(Run(tmp_path), view)
+            for name in ("classes", "labels", "indices"):
+                assert np.array_equal(getattr(read, name), getattr(one, name))
+                assert getattr(read, name).dtype == np.int64
+    (tmp_path / "predicted.npz").write_bytes(b"torn")
+    with pytest.raises(RunError, match="cannot be read"):
+        read_predicted(Run(tmp_path))
+
+
+def test_a_long_run_keeps_its_accuracies_its_times_and_some_of_its_blocks() -> None:
+    block = {"loss": 1 / 3, "loss_curr": 0.1, "g_pos": math.pi, "aspect_energy": 2.0}
+    lines: list[dict[str, Any]] = [
+        {"epoch": epoch, "train": {"blocks": [block] * 2}, "seconds": 1000.123 + epoch} for epoch in range(400)
+    ]
+    for line in lines[4::5]:
+        line["val"] = {"accuracy": 0.123456789, "n": 5000, "blocks": [block]}
+    kept = reduced.metrics(lines)
+    assert [line["epoch"] for line in kept] == list(range(400))
+    assert [line["seconds"] for line in kept] == [line["seconds"] for line in lines]
+    assert [line["epoch"] for line in kept if "val" in line] == list(range(4, 400, 5))
+    whole = [line for line in kept if "train" in line]
+    assert len(whole) == reduced.MOST_EPOCHS
+    assert {whole[0]["epoch"], whole[-1]["epoch"]} == {4, 399}
+    assert whole[0]["train"]["blocks"][1] == {"loss": 0.33333, "loss_curr": 0.1, "g_pos": 3.1416}
+    assert whole[0]["val"] == {"accuracy": 0.12346, "n": 5000}
+    short = reduced.metrics(lines[:20])
+    assert all("train" in line for line in short)
+
+
+def test_margins_keep_their_sign() -> None:
+    points = [[[-1e-9, 0.123456, 1.0]], [[0.0, -0.123456, 2.34567]]]
+    exits = [{"accuracy": 1 / 3, "saved": 0.1}]
+    full = {"attenuation_points": points, "attenuation_weights": [[0.7]], "beta": 4 / 3, "early_exit": exits}
+    assert reduced.health(full) == {
+        "beta": 1.3333,
+        "early_exit": exits,
+        "attenuation_points": [[[-1e-9, 0.12, 1.0]], [[0.0, -0.123, 2.35]]],
+    }

@@ -1,0 +1,81 @@
+"""What a run loads before its first step: the compiler, where it compiles, while the data is read."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+import torch
+
+import goodness
+from goodness import api, kernels
+from goodness.errors import ConfigError, DataError
+from goodness.training import start
+from goodness.training.start import compiler_loading
+from tiny_runs import shrunk
+
+CPU = torch.device("cpu")
+
+
+@pytest.mark.parametrize("choice", ["on", "off"])
+def test_the_compiler_is_there_when_the_data_is_and_only_where_it_is_needed(choice: str) -> None:
+    script = """
+import sys, torch
+from goodness.api import make_config
+from goodness.training.start import compiler_loading
+config = make_config("demo", {"step.compile": sys.argv[1]})
+with compiler_loading(config, torch.device("cpu")):
+    pass
+print("torch._inductor.compile_fx" in sys.modules)
+"""
+    shown = subprocess.run([sys.executable, "-c", script, choice], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == str(choice == "on")
+
+
+def test_trouble_with_the_data_is_told_and_the_thread_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[threading.Thread] = []
+    monkeypatch.setattr(start, "_load_compiler", lambda device: seen.append(threading.current_thread()))
+    with pytest.raises(DataError), compiler_loading(shrunk("demo", {"step.compile": "on"}), CPU):
+        raise DataError("no such file")
+    (thread,) = seen
+    assert thread is not threading.main_thread()
+    assert not thread.is_alive()
+
+
+def test_a_compiler_that_cannot_be_imported_is_no_trouble_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(start.importlib, "import_module", broken)
+    with compiler_loading(shrunk("demo", {"step.compile": "on"}), CPU):
+        pass
+
+
+def test_every_file_that_brings_an_operation_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: list[str] = []
+    monkeypatch.setattr(kernels.importlib, "import_module", loaded.append)
+    kernels.load()
+    files = Path(kernels.__file__).parent.glob("*.py")
+    assert loaded == sorted(f"goodness.kernels.{file.stem}" for file in files if "_op(" in file.read_text())
+
+
+def test_the_network_is_tried_on_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def refuse(*_: object) -> None:
+        seen.append(torch.get_num_threads())
+        raise ConfigError("too large")
+
+    before = torch.get_num_threads()
+    monkeypatch.setattr(api, "_refuse_what_cannot_be_built", refuse)
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(ConfigError):
+            goodness.train("demo", out=tmp_path / "run", device="cpu")
+        assert seen == [1]
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
