@@ -70,7 +70,9 @@ def test_geglu(rows, hidden):
     assert_equal(geglu, gated_plainly, [gate_up], (rows, hidden))
 
 
-@pytest.mark.parametrize(("pixels", "channels", "groups"), [(64, 96, 8), (49, 24, 8), (100, 7, 1), (9, 384, 8), (300, 16, 2), (600, 48, 8)])
+@pytest.mark.parametrize(
+    ("pixels", "channels", "groups"), [(64, 96, 8), (49, 24, 8), (100, 7, 1), (9, 384, 8), (300, 16, 2), (600, 48, 8)]
+)
 def test_group_norm_and_gelu(pixels, channels, groups):
     torch.manual_seed(0)
     x = 0.5 + 2 * torch.randn(3, pixels, channels)
@@ -93,9 +95,7 @@ def test_group_norm_patch_by_patch(down, across, patch):
         return out.reshape(2, down * across, channels)
 
     inputs = [x, torch.rand(channels) + 0.5, torch.randn(channels)]
-    assert_equal(
-        lambda *a: group_norm_gelu(*a, 4, across=across, patch=patch), plain, inputs, x.shape, tolerance=5e-5
-    )
+    assert_equal(lambda *a: group_norm_gelu(*a, 4, across=across, patch=patch), plain, inputs, x.shape, tolerance=5e-5)
 
 
 def test_group_norm_keeps_its_digits_far_from_zero():
