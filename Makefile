@@ -12,7 +12,7 @@ demo: $(VENV)/demo-installed
 test: $(VENV)/dev-installed
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
-# Every table and figure of the paper, from runs of seconds on digits: the numbers mean nothing, the path is the whole one.
+# Every table, figure and finding of the paper, from runs of seconds on digits: the numbers mean nothing, the path is the whole one.
 paper: $(VENV)/dev-installed
 	rm -rf runs/paper-tiny
 	$(BIN)/goodness reproduce all --scale tiny --out runs/paper-tiny $(ARGS)

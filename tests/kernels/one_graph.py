@@ -63,6 +63,9 @@ def test_scoring_without_a_gradient_is_one_graph_with_the_whole_layer_in_a_kerne
     given = torch.tensor([0, 1, 1]), torch.tensor([1, 2, 3]), torch.arange(10)
     with torch.no_grad():
         graph = targets(score_block, network.block(0), tokens, *given)
-    assert "feedforward" in graph
-    assert "geglu" not in graph
-    assert "geglu" in targets(score_block, network.block(0), tokens, *given)
+        in_float32 = targets(score_block, network.block(0), tokens.float(), *given)
+    assert "goodness.feedforward" in graph
+    assert "goodness.geglu" not in graph
+    for plain in (in_float32, targets(score_block, network.block(0), tokens, *given)):  # the last with a gradient
+        assert "goodness.feedforward" not in plain
+        assert "goodness.geglu" in plain

@@ -14,6 +14,7 @@ from goodness.cli import main
 from goodness.errors import UserError
 from goodness.paper.numbers import tables
 from goodness.paper.pool import Pool
+from goodness.paper.verdicts import Verdict
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -81,8 +82,11 @@ def test_paper_says_of_a_figure_what_it_needs_and_where_it_lies(
     assert figure["files"] == []
     assert main(["paper", "magnitude_vs_sep", *where]) == 0  # of no table
     told = said(capsys)
-    assert "not drawn yet: goodness reproduce fig:magnitude_vs_sep --scale tiny" in told
+    assert f"not drawn yet: goodness reproduce fig:magnitude_vs_sep --scale tiny --out {copied.path}" in told
     assert "gamma0, seed 42: done" in told
+    assert main(["paper", "magnitude_vs_sep", *where, "--seeds", "42,7", "--json"]) == 0
+    make = f"goodness reproduce fig:magnitude_vs_sep --scale tiny --seeds 42,7 --out {copied.path}"
+    assert json.loads(capsys.readouterr().out)[0]["make"] == make
     file = copied.path / "figures" / "magnitude_vs_sep.png"
     file.parent.mkdir()
     file.write_bytes(b"")
@@ -113,7 +117,10 @@ def test_a_dry_run_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["reproduce", "freeriding", "--seeds", "4x"], "whole numbers"),
         (["paper", "main_result"], "did you mean 'main_results'"),
         (["paper", "fig:grad_atenuation"], "did you mean 'grad_attenuation'"),
-        (["paper", "fig:main_results"], "no table or figure 'fig:main_results'"),
+        (["paper", "mcg"], "did you mean 'mgc'"),
+        (["reproduce", "theorem-2"], "did you mean 'theorem-1'"),
+        (["reproduce", "finding:freeriding"], "the paper has no finding 'freeriding'"),
+        (["paper", "fig:main_results"], "no figure 'main_results'"),
     ],
 )
 def test_a_mistake_is_told_with_what_to_do(
@@ -159,7 +166,7 @@ class Rides:
     says = "It rides."
 
     def verdict(self, runs: Any) -> Any:
-        return types.SimpleNamespace(outcome="holds", sentence=f"On {sorted(runs)}.")
+        return Verdict(outcome="holds", sentence=f"On {sorted(runs)}.")
 
 
 def test_figures_and_findings_of_other_modules_are_made_and_shown(

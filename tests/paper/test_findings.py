@@ -97,6 +97,22 @@ def test_without_runs_nothing_can_be_told_and_the_runs_are_named(name: str) -> N
         assert any(preset in found.sentence for preset in findings[name].presets)
 
 
+def test_without_runs_the_papers_number_is_told_where_it_has_one() -> None:
+    without = {"theorem-1-applies", "mgc", "gating-helps-early-exit"}
+    for name, finding in findings.items():
+        found = finding.verdict({})
+        told = [found.paper, *(one.paper for one in found.details)]
+        assert any(value is not None for value in told) == (name not in without), name
+
+
+def test_a_local_rule_that_separates_nothing_is_not_a_want_of_runs(pool: Pool) -> None:
+    for preset in ("gamma0", "lcff"):
+        pool.add(preset, [{"separation": [1.0, 1.0, 1.0, -0.1]}] * 3)
+    found = verdict("accumulation-makes-blocks-ride", pool.runs)
+    assert found.outcome == "cannot be told yet"
+    assert "want of runs" not in found.sentence
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_run_that_is_unfinished_or_damaged_counts_as_none(name: str, tmp_path: Path) -> None:
     empty, torn = tmp_path / "empty", tmp_path / "torn"

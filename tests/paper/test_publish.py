@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 import re
@@ -24,6 +25,7 @@ from goodness.paper.writing import as_dict, records
 from goodness.report.run_data import run_data
 from goodness.runs import Run
 from goodness.sweep.predicted import Predicted, packed, read_predicted
+from goodness.sweep.theory import THEORY
 from goodness.training.durable import read_json, write_json
 from goodness.training.run import RunFolder
 
@@ -212,7 +214,9 @@ def test_runs_of_two_versions_are_refused_and_nothing_is_changed(copied: Pool, t
     assert files(out) == before
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
     publish([copied.path], out, mixed_versions=True, figures=False)
-    assert sorted(Pool.at("tiny", out, mixed_versions=True).runs("gamma0")) == [42, 123]
+    assert sorted(Pool.at("tiny", out).runs("gamma0")) == [42, 123]  # it says itself that they are mixed
+    publish([copied.path], out, figures=False)
+    assert "--mixed-versions" in (out / "README.md").read_text()
 
 
 def test_another_test_order_than_that_of_older_runs_is_refused(copied: Pool, tmp_path: Path) -> None:
@@ -232,6 +236,108 @@ def test_two_trainings_of_one_run_are_not_mixed(copied: Pool, tmp_path: Path) ->
     spoil(place(Pool.at("tiny", other), "lcff", 42) / "result.json", weights_sha256="0" * 64)
     with pytest.raises(UserError, match="two different trainings"):
         publish([copied.path, other], tmp_path / "out", figures=False)
+
+
+def without_extras(pool: Pool, folder: Path) -> Pool:
+    """The same trainings, without Stage 2 and without a check of the theorems."""
+    shutil.copytree(pool.path, folder)
+    for extra in [*folder.glob("*/run/readout"), *folder.glob(f"*/run/{THEORY}")]:
+        shutil.rmtree(extra) if extra.is_dir() else extra.unlink()
+    return Pool.at("tiny", folder)
+
+
+def test_what_one_source_lacks_of_the_same_training_another_gives(copied: Pool, tmp_path: Path) -> None:
+    write_json(place(copied, "gamma0", 42) / THEORY, {"examples": 32, "blocks": []})
+    bare = without_extras(copied, tmp_path / "bare")
+    whole = tmp_path / "whole" / "out"
+    publish([copied.path], whole, figures=False)
+    wanted = files(whole)
+    assert [name for name in wanted if name.endswith(f"run/{THEORY}")]
+    for name, pools in (("first", [bare.path, copied.path]), ("last", [copied.path, bare.path])):
+        publish(pools, tmp_path / name / "out", figures=False)
+        assert files(tmp_path / name / "out") == wanted
+    publish([bare.path], whole, figures=False)  # over the publication that has them
+    assert files(whole) == wanted
+
+
+def test_another_training_takes_nothing_from_the_older_one(copied: Pool, tmp_path: Path) -> None:
+    bare, out = without_extras(copied, tmp_path / "bare"), tmp_path / "out"
+    publish([copied.path], out, figures=False)
+    spoil(place(bare, "gamma0", 42) / "result.json", weights_sha256="0" * 64)
+    publish([bare.path], out, figures=False)
+    assert sorted(Pool.at("tiny", out).runs("gamma0", readout=True)) == [123]
+
+
+def test_two_trainings_of_one_readout_are_not_mixed(copied: Pool, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(copied.path, other)
+    spoil(place(Pool.at("tiny", other), "gamma0", 42) / "readout" / "result.json", weights_sha256="0" * 64)
+    with pytest.raises(UserError, match=r"gamma0, seed 42, .* two different trainings of Stage 2"):
+        publish([copied.path, other], tmp_path / "out", figures=False)
+
+
+@pytest.mark.parametrize("is_made", [False, True])
+def test_a_publication_that_was_set_aside_when_all_ended_is_brought_back(
+    is_made: bool, copied: Pool, tmp_path: Path
+) -> None:
+    first, out, aside = tmp_path / "first", tmp_path / "out", tmp_path / ".out.old"
+    first.mkdir()
+    for path in copied.path.glob("lcff-*"):
+        path.rename(first / path.name)
+    publish([copied.path], out, figures=False)
+    out.rename(aside)
+    if is_made:
+        out.mkdir()
+    made = publish([first], out, figures=False)
+    assert len(made.kept) == 4
+    assert sorted(Pool.at("tiny", out).runs("gamma0")) == [42, 123]
+    assert not aside.exists()
+
+
+def test_the_older_publication_stays_until_the_new_one_is_in_place(
+    copied: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    publish([copied.path], out, figures=False)
+    before = files(out)
+
+    class Killed(BaseException):
+        pass
+
+    def rename(self: Path, target: Path) -> Path:
+        if self.name == ".out.building":
+            raise Killed
+        return self.replace(target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "rename", rename)
+        for _ in range(2):
+            with pytest.raises(Killed):
+                publish([copied.path], out, figures=False)
+            assert files(tmp_path / ".out.old") == before
+    publish([copied.path], out, figures=False)
+    assert files(out) == before
+
+
+def test_runs_of_earlier_settings_stay_and_are_named(
+    copied: Pool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    publish([copied.path], out, figures=False)
+    other_scale, other_preset = "gamma0-abcdef-s42", copied.cell("lcff", 42).folder_name
+    (out / copied.cell("gamma0", 42).folder_name).rename(out / other_scale)
+    spoil(out / other_preset / "run" / "config.json", epochs=77)
+    for name in ("gamma0", "lcff"):
+        for path in copied.path.glob(f"{name}-*-s42"):
+            shutil.rmtree(path)
+    assert main(["publish", str(copied.path), "--out", str(out), "--no-figures", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["earlier"], told["kept"]) == ([other_scale, other_preset], [])
+    page = (out / "README.md").read_text()
+    named = page.partition("## Of earlier settings")[2].partition("##")[0]
+    assert re.findall("^- (.*)$", named, re.MULTILINE) == [other_scale, other_preset]
+    assert main(["publish", str(copied.path), "--out", str(out), "--no-figures"]) == 0
+    assert other_scale in capsys.readouterr().err
 
 
 def test_what_is_not_finished_is_left_out_and_named(copied: Pool, tmp_path: Path) -> None:
@@ -292,6 +398,25 @@ def test_a_mistake_is_told(make: Any, words: str, copied: Pool, tmp_path: Path) 
         publish([copied.path], tmp_path / "out", figures=False)
 
 
+def test_a_single_published_run_is_no_place_for_a_publication(
+    published: Pool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in (place(published, "gamma0", 42), place(published, "gamma0", 42) / "readout"):
+        assert main(["publish", str(published.path), "--out", str(folder)]) == 2
+        assert "is a single published run" in " ".join(capsys.readouterr().err.split())
+
+
+def test_the_page_names_the_folder_as_it_was_given(
+    copied: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given, named in (("kept/here", "kept/here"), (tmp_path / "kept" / "there", "there")):
+        publish([copied.path], given, figures=False)
+        page = (tmp_path / given / "README.md").read_text()
+        assert f"goodness publish runs/paper/tiny --out {named}\n" in page
+        assert f"goodness paper --scale tiny --out {named}\n" in page
+
+
 def test_without_a_pool_the_command_says_what_to_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["publish", "--out", str(tmp_path / "out")]) == 2
     assert "name the pool" in capsys.readouterr().err
@@ -320,12 +445,50 @@ def test_the_page_has_every_run_and_links_to_files_that_are_there(trained: Pool,
     assert all((published.path / link).is_file() for link in links)
     assert {"tables/freeriding.md", "tables/freeriding.csv", "figures/freeriding.png"} <= set(links)
     assert {f"tables/{path.name}" for path in (published.path / "tables").iterdir()} <= set(links)
-    assert not (published.path / "tables" / "per_class.md").exists() or "per_class" in page
     assert "goodness reproduce all --scale tiny" in page
     assert "| mgc | cannot be told yet |" in page
+    assert {"findings.md", "findings.csv"} <= set(links)
+
+
+def test_a_publication_has_every_verdict_with_its_numbers(trained: Pool, published: Pool) -> None:
+    rows = list(csv.DictReader((published.path / "findings.csv").read_text().splitlines()))
+    assert [row["finding"] for row in rows] == list(extras.findings())
+    for row in rows:
+        verdict = extras.findings()[row["finding"]].of(trained)
+        assert (row["outcome"], int(row["n"])) == (verdict.outcome, verdict.n)
+        for name in ("estimate", "low", "high"):
+            value = getattr(verdict, name)
+            assert row[name] == "" if value is None else float(row[name]) == pytest.approx(value, rel=1e-3, abs=1e-6)
+    assert any(row["estimate"] for row in rows)
 
 
 # The parts
+
+
+@pytest.mark.parametrize(
+    ("provenance", "kept"),
+    [
+        (
+            "/home/ada/cifar-10-batches-bin: lengths checked; all known",
+            "cifar-10-batches-bin: lengths checked; all known",
+        ),
+        ("data/cifar-10-batches-bin: lengths checked", "cifar-10-batches-bin: lengths checked"),
+        ("~ada/data/x.bin: checked", "x.bin: checked"),
+        ("~ada/data/x.bin", "x.bin"),
+        ("/home/ada b, c/my data/x y.bin: 1,000 images, all 8x8 RGB", "x y.bin: 1,000 images, all 8x8 RGB"),
+        (r"C:\Users\ada\mnist: headers checked", "mnist: headers checked"),
+        ("file:///home/ada/x.bin: checked", "x.bin: checked"),
+        ("file:///home/ada/x.bin", "x.bin"),
+        ("https://x.org/a/b.tgz", "https://x.org/a/b.tgz"),
+        ("https://x.org/a/b.tgz: checked", "https://x.org/a/b.tgz: checked"),
+        ("mnist: from https://x.org/a/b.tgz, train/val images", "mnist: from https://x.org/a/b.tgz, train/val images"),
+        ("train/val images", "train/val images"),
+        ("scikit-learn 1.5 load_digits; the first of them", "scikit-learn 1.5 load_digits; the first of them"),
+        ("mnist: checked; ~/ada/more", "mnist: checked; more"),
+    ],
+)
+def test_where_data_came_from_is_kept_without_its_folders(provenance: str, kept: str) -> None:
+    assert reduced.without_place(provenance) == kept
 
 
 def test_predicted_classes_are_packed_and_unpacked(tmp_path: Path) -> None:

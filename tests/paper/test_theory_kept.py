@@ -78,6 +78,17 @@ def test_without_the_check_nothing_is_computed_to_judge_by(copied: Pool, monkeyp
     assert "d128-cumulative, seed 42: the theorems were not checked on it" in found.sentence
 
 
+def test_the_lowest_seed_that_was_checked_is_judged(copied: Pool) -> None:
+    place = {seed: copied.path / copied.cell("d128-lcff", seed).folder_name / "run" / THEORY for seed in (42, 123)}
+    before, figure = extras.findings()["theorem-1"].of(copied), extras.figures()["grad_attenuation"]
+    place[42].rename(place[123])
+    assert extras.findings()["theorem-1"].of(copied).as_dict() == before.as_dict()
+    assert "measured from its gradients" in figure.of(copied).axes[1].get_title()
+    for path in copied.path.glob("d128-[gc]*/run/" + THEORY):
+        path.unlink()
+    assert "measured from its gradients" in figure.of(copied).axes[1].get_title()
+
+
 def test_reproduce_checks_finished_runs_that_were_not(copied: Pool) -> None:
     for path in copied.path.glob(f"*/run/{THEORY}"):
         path.unlink()
@@ -123,3 +134,18 @@ def test_the_command_keeps_what_it_found_on_the_test_images(copied: Pool, capsys
     capsys.readouterr()
     assert main(["theory", str(run), *small]) == 0
     assert read_json(run / THEORY) == json.loads(capsys.readouterr().out)
+
+
+def test_a_check_of_fewer_images_does_not_take_the_place_of_one_of_more(
+    copied: Pool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied.path / copied.cell("d128-lcff", 42).folder_name / "run"
+    first = (run / THEORY).read_bytes()
+    asked = ["theory", str(run), "--coverage", "20", "--json", "--examples"]
+    assert main([*asked, "2"]) == 0
+    told = capsys.readouterr()
+    assert json.loads(told.out)["examples"] == 2
+    assert f"has a check of {GRADIENTS} images, this one is of 2" in " ".join(told.err.split())
+    assert (run / THEORY).read_bytes() == first
+    assert main([*asked, str(GRADIENTS)]) == 0
+    assert read_json(run / THEORY)["coverage_examples"] == GRADIENTS  # as many took its place

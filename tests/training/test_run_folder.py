@@ -295,3 +295,19 @@ def test_a_device_that_is_not_there_is_refused_with_those_that_are(monkeypatch: 
     assert choose_device("cuda:1") == torch.device("cuda:1")
     with pytest.raises(UserError, match="cuda:0, cuda:1"):
         choose_device("cuda:2")
+
+
+@pytest.mark.parametrize(
+    ("argument", "typed"),
+    [
+        ("data=folder:/home/ada/pics", "data=folder:pics"),
+        ("~/ada/d", "d"),
+        ("~ada/d", "d"),
+        ("--out=../../home/ada/r", "--out=r"),
+        ("runs/one", "runs/one"),
+        ("https://x.org/a/b", "https://x.org/a/b"),
+        ("--optim.lr=2e-3", "--optim.lr=2e-3"),
+    ],
+)
+def test_the_recorded_command_names_no_folder_of_this_machine(argument: str, typed: str) -> None:
+    assert run._without_folder(argument) == typed

@@ -45,9 +45,23 @@ def test_trouble_with_the_data_is_told_and_the_thread_has_ended(monkeypatch: pyt
     assert not thread.is_alive()
 
 
+def test_what_both_threads_may_import_is_there_before_the_second_begins() -> None:
+    script = """
+import sys, torch
+from goodness.api import make_config
+from goodness.training import start
+start._load_compiler = lambda device: print("torch._dynamo" in sys.modules)
+with start.compiler_loading(make_config("demo", {"step.compile": "on"}), torch.device("cpu")):
+    pass
+"""
+    shown = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert shown.strip() == "True"
+
+
 def test_a_compiler_that_cannot_be_imported_is_no_trouble_yet(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(name: str) -> None:
-        raise ImportError(name)
+        if name != "torch._dynamo":
+            raise ImportError(name)
 
     monkeypatch.setattr(start.importlib, "import_module", broken)
     with compiler_loading(shrunk("demo", {"step.compile": "on"}), CPU):
@@ -79,3 +93,9 @@ def test_the_network_is_tried_on_one_thread(tmp_path: Path, monkeypatch: pytest.
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_no_command_waits_for_the_compiler() -> None:
+    program = "import sys, goodness.cli, goodness.api; print('torch._dynamo' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"

@@ -10,7 +10,7 @@ import torch
 import tyro
 
 from goodness import api
-from goodness.cli.terminal import import_plugins, out, print_json
+from goodness.cli.terminal import err, import_plugins, out, print_json
 from goodness.config import Config, rule_name
 from goodness.data import sources
 from goodness.diagnostics.compare import compare
@@ -24,7 +24,7 @@ from goodness.presets import preset, presets
 from goodness.report import health_tables
 from goodness.runs import Run
 from goodness.sweep.published import is_published, refuse_published
-from goodness.sweep.theory import THEORY
+from goodness.sweep.theory import THEORY, examples_kept
 from goodness.training.durable import write_json
 
 
@@ -99,7 +99,8 @@ class CompareArgs:
 @dataclass(kw_only=True)
 class TheoryArgs:
     """Check the paper's theorems on a finished run's own blocks, example by example, in float64. What the test images
-    say is kept in RUN/theory.json, where the findings of goodness paper read it."""
+    say is kept in RUN/theory.json, where the findings of goodness paper read it; a check of fewer images does not take
+    the place of one of more."""
 
     run: tyro.conf.Positional[Path]
     """The run's folder."""
@@ -218,8 +219,16 @@ def theory_command(arguments: list[str]) -> int:
         device=str(api.choose_device(args.device)),
         data_dir=args.data_dir,
     )
-    if args.split == "test":
+    kept = examples_kept(Run(args.run))
+    if args.split == "test" and report.examples >= kept:
         write_json(args.run / THEORY, report.as_dict())
+    elif args.split == "test":
+        err.print(
+            f"not kept: {args.run / THEORY} has a check of {kept} images, this one is of {report.examples}; "
+            "remove it to keep this one",
+            markup=False,
+            soft_wrap=True,
+        )
     figure = args.figure or args.run / "attenuation"
     drawn = _draw_attenuation(report, figure)
     if args.json:

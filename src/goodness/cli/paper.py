@@ -1,8 +1,10 @@
-"""Commands for the paper's tables and figures: paper, which shows where they stand, and reproduce, which makes them."""
+"""Commands for the paper's tables, figures and findings: paper, which shows where they stand, and reproduce, which
+makes them."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,9 +13,10 @@ import tyro
 
 from goodness.cli.sweep import seeds_of_words
 from goodness.cli.terminal import err, out, print_json
-from goodness.errors import UserError, nearest
-from goodness.paper import extras
-from goodness.paper.filled import fill
+from goodness.errors import UserError
+from goodness.paper import extras, judged
+from goodness.paper.filled import Filled, fill
+from goodness.paper.names import Named, named
 from goodness.paper.pool import Pool
 from goodness.paper.reproduce import FIGURES, plan, reproduce
 from goodness.paper.suites import PaperTable, paper_tables, union
@@ -42,22 +45,23 @@ class PoolArgs:
 @dataclass(kw_only=True)
 class PaperArgs(PoolArgs):
     """List the paper's tables, figures and findings with what each needs and where it stands; with names, print tables,
-    ours beside the paper's, and of figures what they need and where they lie. Nothing is trained: that is goodness
-    reproduce."""
+    ours beside the paper's, of figures what they need and where they lie, of findings the rule, the runs and the
+    verdict. Nothing is trained: that is goodness reproduce."""
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Labels of tables and figures, such as freeriding (fig:LABEL for the figure where a table has the same); none for
-    the list."""
+    """Labels of tables and figures, such as freeriding, and names of findings, such as mgc (fig:LABEL or finding:NAME
+    where a table has the same); none for the list."""
 
 
 @dataclass(kw_only=True)
 class ReproduceArgs(PoolArgs):
-    """Train what tables and figures of the paper lack, then write them as Markdown, LaTeX and CSV, ours beside the
-    paper's. The same command again goes on where it was; Ctrl-C saves every run. `all` is everything."""
+    """Train what tables, figures and findings of the paper lack, then write them: tables as Markdown, LaTeX and CSV,
+    ours beside the paper's, and the verdicts on the findings. The same command again goes on where it was; Ctrl-C saves
+    every run. `all` is everything."""
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
     """Labels of tables and figures, such as freeriding or main_dissociation (tab:LABEL or fig:LABEL for one of the two
-    where both have it); or all."""
+    where both have it); names of findings, such as mgc (finding:NAME where a table has the same); or all."""
     jobs: int | None = None
     """Runs at once. By default one per core; on a GPU one, and more where a measurement says that it pays."""
     device: str = "auto"
@@ -72,31 +76,25 @@ def paper_command(arguments: list[str]) -> int:
     args = tyro.cli(PaperArgs, args=arguments, prog="goodness paper")
     pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
     if not args.names:
-        return _list(pool, seeds, args.json)
-    asked = [_named(name) for name in args.names]
+        return _list(pool, seeds, args)
+    asked = [named(name) for name in args.names]
     if args.json:
-        print_json(
-            [
-                _figure(one, pool, seeds) if isinstance(one, extras.Extra) else as_dict(fill(one, pool, seeds))
-                for one in asked
-            ]
-        )
+        print_json([_as_dict(one, pool, seeds, args) for one in asked])
         return 0
     for one in asked:
-        if isinstance(one, extras.Extra):
-            _print_figure(_figure(one, pool, seeds), pool)
-        else:
-            filled = fill(one, pool, seeds)
-            out.print(filled_table(filled))
-            for line in remarks(filled):
-                out.print(line, markup=False, soft_wrap=True)
+        if one.table:
+            _print_table(fill(one.table, pool, seeds))
+        elif one.figure:
+            _print_figure(_figure(one.figure, pool, seeds, args), pool)
+        elif one.finding:
+            _print_lines(judged.lines(judged.judge(one.finding, pool, seeds)))
     return 0
 
 
 def reproduce_command(arguments: list[str]) -> int:
     args = tyro.cli(ReproduceArgs, args=arguments, prog="goodness reproduce")
     if not args.names:
-        raise UserError("name what to make: goodness reproduce TABLE ..., or all; goodness paper lists them")
+        raise UserError("name what to make: goodness reproduce NAME ..., or all; goodness paper lists them")
     pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
     if args.dry_run:
         return _show_plan(args, pool, seeds)
@@ -112,12 +110,14 @@ def reproduce_command(arguments: list[str]) -> int:
             again=f"goodness reproduce {shlex.join(arguments)}",
         )
     if args.json:
-        print_json({"tables": [as_dict(one) for one in made.tables], "files": [str(file) for file in made.files]})
+        found = [judged.as_dict(one) for one in made.findings]
+        files = [str(file) for file in made.files]
+        print_json({"tables": [as_dict(one) for one in made.tables], "findings": found, "files": files})
     else:
         for one in made.tables if len(made.tables) == 1 else ():
-            out.print(filled_table(one))
-            for line in remarks(one):
-                out.print(line, markup=False, soft_wrap=True)
+            _print_table(one)
+        for one in made.findings if len(made.findings) == 1 else ():
+            _print_lines(judged.lines(one))
         for folder in dict.fromkeys(file.parent for file in made.files):
             count = sum(file.parent == folder for file in made.files)
             out.print(f"{count} files in {folder}", markup=False, soft_wrap=True)
@@ -134,24 +134,31 @@ def _pool(args: PoolArgs) -> Pool:
     return Pool.at(args.scale, args.out, mixed_versions=args.mixed_versions)
 
 
-def _list(pool: Pool, seeds: list[int] | None, as_json: bool) -> int:
+def _same_pool(args: PoolArgs) -> str:
+    """The options that name the same runs to another command."""
+    words = ["--scale", args.scale]
+    words += ["--seeds", *args.seeds] if args.seeds else []
+    words += ["--out", str(args.out)] if args.out else []
+    words += ["--mixed-versions"] if args.mixed_versions else []
+    return shlex.join(words)
+
+
+def _list(pool: Pool, seeds: list[int] | None, args: PoolArgs) -> int:
     tables = [_standing_of_table(one, pool, seeds) for one in paper_tables()]
     figures = [_standing_of_figure(one, pool, seeds) for one in extras.figures().values()]
-    findings = extras.findings().values()
-    if as_json:
-        verdicts = [_verdict(one, pool) for one in findings]
+    if args.json:
+        verdicts = [judged.as_dict(one) for one in judged.judge_all(pool, seeds)]
         print_json({"scale": pool.scale.name, "tables": tables, "figures": figures, "findings": verdicts})
         return 0
     out.print(overview([*tables, *figures], pool.scale.name, pool.scale.machine, out.width))
-    if findings:  # behind the overview: some take a while to judge
-        out.print(findings_table([_verdict(one, pool) for one in findings]))
-    everything = [*paper_tables(), *extras.figures().values()]
-    needs = union(one.needs(pool.scale, seeds) for one in everything)
+    if verdicts := judged.judge_all(pool, seeds):  # behind the overview: some take a while to judge
+        out.print(findings_table([judged.as_dict(one) for one in verdicts]))
+    needs = union(one.needs(pool.scale, seeds) for one in extras.everything())
     missing = pool.missing(needs)
     out.print(
-        f"{len(needs) - len(missing)} of {len(needs)} runs are in {pool.path}, each once for all tables; the rest take "
-        f"about {duration(pool.seconds(missing))} on {pool.scale.machine}. "
-        f"Make one: goodness reproduce LABEL --scale {pool.scale.name}",
+        f"{len(needs) - len(missing)} of {len(needs)} runs are in {pool.path}, each once however many need it; the "
+        f"rest take about {duration(pool.seconds(missing))} on {pool.scale.machine}. "
+        f"Make one: goodness reproduce NAME {_same_pool(args)}",
         markup=False,
         soft_wrap=True,
     )
@@ -195,18 +202,17 @@ def _standing_of_figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) 
     }
 
 
-def _named(label: str) -> PaperTable | extras.Extra:
-    """A table by its label, else a figure; `tab:` and `fig:` before it say which."""
-    name = label.removeprefix("tab:").removeprefix("fig:")
-    tables = {} if label.startswith("fig:") else {one.label: one for one in paper_tables()}
-    figures = {} if label.startswith("tab:") else extras.figures()
-    known: dict[str, PaperTable | extras.Extra] = {**figures, **tables}
-    if name not in known:
-        raise UserError(f"the paper has no table or figure '{label}': {nearest(name, known)}")
-    return known[name]
+def _as_dict(one: Named, pool: Pool, seeds: list[int] | None, args: PoolArgs) -> dict[str, Any]:
+    """A table, else a figure, else a finding, as plain JSON data."""
+    if one.table:
+        return as_dict(fill(one.table, pool, seeds))
+    if one.figure:
+        return _figure(one.figure, pool, seeds, args)
+    assert one.finding is not None, "a name means something"
+    return judged.as_dict(judged.judge(one.finding, pool, seeds))
 
 
-def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) -> dict[str, Any]:
+def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None, args: PoolArgs) -> dict[str, Any]:
     """What a figure needs, where it stands, and its files where it was drawn."""
     needs = one.needs(pool.scale, seeds)
     files = [pool.path / FIGURES / f"{one.name}.{end}" for end in extras.FORMATS]
@@ -218,7 +224,7 @@ def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) -> dict[str,
             for (preset, seed), readout in needs.items()
         ],
         "files": [str(file) for file in files if file.is_file()],
-        "make": f"goodness reproduce fig:{one.name} --scale {pool.scale.name}",
+        "make": f"goodness reproduce fig:{one.name} {_same_pool(args)}",
     }
 
 
@@ -228,18 +234,17 @@ def _print_figure(told: dict[str, Any], pool: Pool) -> None:
     left = f", the rest take about {duration(told['seconds_left'])} on {pool.scale.machine}"
     lines.append(f"{told['stands']}{left if told['seconds_left'] else ''}")
     lines.append(f"drawn: {', '.join(told['files'])}" if told["files"] else f"not drawn yet: {told['make']}")
+    _print_lines(lines)
+
+
+def _print_table(filled: Filled) -> None:
+    out.print(filled_table(filled))
+    _print_lines(remarks(filled))
+
+
+def _print_lines(lines: Iterable[str]) -> None:
     for line in lines:
         out.print(line, markup=False, soft_wrap=True)
-
-
-def _verdict(one: extras.Extra, pool: Pool) -> dict[str, Any]:
-    found = one.of(pool)
-    return {
-        "name": one.name,
-        "says": one.about,
-        "outcome": str(getattr(found, "outcome", found)),
-        "sentence": str(getattr(found, "sentence", "")),
-    }
 
 
 def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:

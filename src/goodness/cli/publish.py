@@ -18,7 +18,7 @@ class PublishArgs:
     tables, figures and findings that follow.
 
     The folder is read like the pool: goodness paper --out FOLDER. Runs published there before stay, unless the pool has
-    them too.
+    them too. Of the same training a Stage 2 or a check of the theorems that one folder lacks is taken from the others.
     """
 
     pools: tyro.conf.Positional[tuple[Path, ...]]
@@ -40,7 +40,7 @@ def publish_command(arguments: list[str]) -> int:
         names = ("runs", "kept")
         runs = {name: [{"preset": preset, "seed": seed} for preset, seed in getattr(made, name)] for name in names}
         about = {"folder": str(args.out), "scale": made.scale, "bytes": made.size}
-        print_json({**about, **runs, "left_out": dict(made.left_out)})
+        print_json({**about, **runs, "left_out": dict(made.left_out), "earlier": list(made.earlier)})
         return 0
     kept = f", {len(made.kept)} kept from before" if made.kept else ""
     out.print(
@@ -51,4 +51,6 @@ def publish_command(arguments: list[str]) -> int:
     )
     for name, why in made.left_out.items():
         err.print(f"left out: {name} ({why})", markup=False, soft_wrap=True)
+    for name in made.earlier:
+        err.print(f"of earlier settings, read by nothing: {args.out / name}", markup=False, soft_wrap=True)
     return 0

@@ -2,7 +2,7 @@
 
 `augment(images, u, recipe)` draws nothing itself: row i of `u` decides everything that happens to image i.
 The caller keys the numbers (by run, epoch, image and view), so a resumed run, another batch order or another
-batch size gives the same views, and the whole function compiles into one graph with static shapes.
+batch size gives the same views, and all of it compiles into graphs with static shapes (`compiled_augment`).
 
 The stages come in this order, each present only where the recipe asks for it:
 

@@ -60,5 +60,6 @@ class Choice(Term):
         assert facts.every is not None  # the step sees to it where `wants_every`
         assert facts.history_every is not None
         total = widen(facts.every) + per_view(facts.weight, facts.every) * facts.history_every
-        scores = facts.beta / self.rise**facts.depth * total
+        scale = facts.beta if self.rise == 1 else facts.beta / self.rise**facts.depth  # who asks gets a graph a depth
+        scores = scale * total
         return F.cross_entropy(scores, facts.labels.repeat(facts.positives), label_smoothing=self.smoothing)

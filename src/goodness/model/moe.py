@@ -6,6 +6,7 @@ so that the k weights sum to one.
 
 from __future__ import annotations
 
+import functools
 from typing import NamedTuple
 
 import torch
@@ -39,6 +40,7 @@ class MixtureOfExperts(nn.Module):
 
     def __init__(self, width: int, hidden: int, experts: int, k: int) -> None:
         super().__init__()
+        _keep_outside_graphs()
         self.experts, self.k = experts, k
         self.is_aligned = width % 8 == 0 and hidden % 8 == 0
         self.router = nn.Linear(width, experts, bias=False)
@@ -53,7 +55,6 @@ class MixtureOfExperts(nn.Module):
             return self.mix(flat, routing).reshape(x.shape), routing
         return self._mix_outside_graphs(flat, routing).reshape(x.shape), routing
 
-    @torch.compiler.disable()
     def _mix_outside_graphs(self, flat: Tensor, routing: Routing) -> Tensor:
         """Where a compiled graph could not take the grouped product in (it knows bfloat16 alone) or the plain way."""
         mix = self.mix if self.is_aligned and computed_in(flat) in GROUPED else self.mix_plainly
@@ -79,6 +80,12 @@ class MixtureOfExperts(nn.Module):
             output = gated_plainly(flat[tokens] @ self.gate_up[expert]) @ self.down[expert]
             total = total.index_add(0, tokens, output * routing.weights[tokens, choice].unsqueeze(-1).to(output.dtype))
         return total
+
+
+@functools.cache
+def _keep_outside_graphs() -> None:
+    """Done once, when a mixture is built: it imports torch's compiler, a second or more that others need not wait."""
+    MixtureOfExperts._mix_outside_graphs = torch.compiler.disable(MixtureOfExperts._mix_outside_graphs)
 
 
 def load(routing: Routing) -> Tensor:

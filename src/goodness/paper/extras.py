@@ -10,14 +10,15 @@ from __future__ import annotations
 import importlib
 import importlib.util
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from goodness.paper.pool import Need, Pool
+from goodness.paper.pool import Need, Needs, Pool
 from goodness.paper.scales import Scale
-from goodness.paper.suites import SEEDS
+from goodness.paper.suites import SEEDS, PaperTable, paper_tables
 from goodness.runs import Run
+from goodness.sweep.cell import Cell
 
 Runs = Mapping[str, Mapping[int, Run]]
 FORMATS = ("png", "svg", "pdf")
@@ -34,15 +35,20 @@ class Extra:
     readout: bool
     make: Callable[[Runs], Any]
     theory: bool = False
-    """Whether it reads the check of the theorems, of the lowest seed."""
+    """Whether it reads the check of the theorems, of the lowest seed that has it."""
+    rule: str = ""
+    """Of a finding: which verdict follows from what."""
+    where: str = ""
+    """Of a finding: where the paper has it."""
 
     def needs(self, scale: Scale, seeds: Iterable[int] | None = None) -> dict[Need, bool]:
         wanted = tuple(seeds) if seeds is not None else SEEDS[: scale.most_seeds][: self.seeds]
         return {(preset, seed): self.readout for preset in self.presets for seed in wanted}
 
-    def of(self, pool: Pool) -> Any:
-        """Made of all runs that the pool has for it."""
-        found = {preset: pool.runs(preset) for preset in self.presets}
+    def of(self, pool: Pool, seeds: Iterable[int] | None = None) -> Any:
+        """Made of all runs that the pool has for it, or of those of these seeds."""
+        seeds = None if seeds is None else tuple(seeds)
+        found = {preset: pool.runs(preset, seeds) for preset in self.presets}
         return self.make({preset: runs for preset, runs in found.items() if runs})
 
 
@@ -68,6 +74,17 @@ def to_check(needs: Iterable[Need]) -> set[Need]:
         if preset in named:
             lowest[preset] = min(seed, lowest.get(preset, seed))
     return set(lowest.items())
+
+
+def everything() -> list[PaperTable | Extra]:
+    """All tables, figures and findings: what the paper needs runs for."""
+    return [*paper_tables(), *figures().values(), *findings().values()]
+
+
+def cells(pool: Pool, needs: Needs) -> list[Cell]:
+    """The cells of these runs, with the check of the theorems where it is wanted."""
+    checked = to_check(needs)
+    return [replace(cell, theory=(cell.preset, cell.seed) in checked) for cell in pool.cells(needs)]
 
 
 def draw(figure: Extra, pool: Pool, folder: Path) -> list[Path]:
@@ -96,4 +113,6 @@ def _extra(name: str, one: Any, make: Callable[[Runs], Any]) -> Extra:
         readout=bool(getattr(one, "readout", False)),
         make=make,
         theory=bool(getattr(one, "theory", False)),
+        rule=str(getattr(one, "rule", "")),
+        where=str(getattr(one, "where", "")),
     )

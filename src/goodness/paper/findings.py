@@ -273,6 +273,7 @@ ALL = (
         rule="Unit: runs, each with its own gain. Holds where the slope over the logarithm of the class count is above "
         "zero with its interval and the data sets are in order; does not where the interval ends below zero.",
         presets=tuple(preset for presets in STAGE2.values() for preset in presets),
+        readout=True,
         judge=partial(judges.gain_grows, by_classes=STAGE2, paper=STAGE2_PAPER),
     ),
     Finding(

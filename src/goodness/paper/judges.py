@@ -41,10 +41,10 @@ def costs(runs: Runs, whole: str, without: str, paper: float | None) -> Verdict:
     """What the removal of a part costs in points, paired over seeds."""
     missing = [preset for preset in (whole, without) if not of.present(runs, [preset])]
     lost = of.differences(runs, whole, without, of.accuracy)
-    if missing or not lost:
-        return nothing_yet(missing or [f"{whole} and {without} with the same seed"])
-    found = mean_interval(list(lost.values()))
     what = f"accuracy of {whole} minus that of {without}, points"
+    if missing or not lost:
+        return nothing_yet(missing or [f"{whole} and {without} with the same seed"], what=what, paper=paper)
+    found = mean_interval(list(lost.values()))
     if found.low is None or found.high is None:
         outcome, sentence = OPEN, f"Removing it costs {found.estimate:+.2f} points; {too_few(found)}."
     elif found.low > 0:
@@ -60,10 +60,10 @@ def wrong_labels(runs: Runs, both: str, labels: str, wrong_images: str, paper: f
     """Wrong labels alone against wrong images alone, and against both."""
     missing = [preset for preset in (labels, wrong_images) if not of.present(runs, [preset])]
     ahead = of.differences(runs, labels, wrong_images, of.accuracy)
-    if missing or not ahead:
-        return nothing_yet(missing or [f"{labels} and {wrong_images} with the same seed"])
-    found = mean_interval(list(ahead.values()))
     what, details = f"accuracy of {labels} minus that of {wrong_images}, points", []
+    if missing or not ahead:
+        return nothing_yet(missing or [f"{labels} and {wrong_images} with the same seed"], what=what, paper=paper)
+    found = mean_interval(list(ahead.values()))
     kept = of.differences(runs, labels, both, of.accuracy)
     of_both = mean_interval(list(kept.values())) if kept else None
     if of_both is not None:
@@ -103,8 +103,9 @@ def truncation(runs: Runs, presets: Sequence[str], keep: int, share: float) -> V
         strict = 1 - 0.05 / len(networks)  # that one of many falls short by chance is likely: Bonferroni
         name = f"{preset}, seed {seed}"
         found.append((name, ratio_of_shares(few, whole, n), ratio_of_shares(few, whole, n, confidence=strict)))
+    what = f"least share of the accuracy that the first {keep} blocks keep"
     if not found:
-        return nothing_yet(presets[:3])
+        return nothing_yet(presets[:3], what=what, paper=share)
     worst_name, worst, _ = min(found, key=lambda one: one[1].estimate)
     details = [
         measured(f"accuracy of {keep} blocks over that of all, {name}", ratio, "images") for name, ratio, _ in found
@@ -121,7 +122,6 @@ def truncation(runs: Runs, presets: Sequence[str], keep: int, share: float) -> V
             f"{least}; of {len(unsure)} the interval reaches below {100 * share:.0f} %, and of none it ends there."
         )
         outcome = OPEN
-    what = f"least share of the accuracy that the first {keep} blocks keep"
     return told(outcome, sentence, what, worst, "images", share, details)
 
 
@@ -132,8 +132,9 @@ def reversal(runs: Runs, shallow: str, deep: str, paper: tuple[float, float]) ->
         list(of.over_seeds(runs, preset, lambda run: of.first_to_last(run, "g_pos")).values())
         for preset in (shallow, deep)
     ]
+    what, papers = f"last block's goodness over the first's, in {deep} over that in {shallow}", paper[1] / paper[0]
     if missing or not all(sides):
-        return nothing_yet(missing or [shallow, deep])
+        return nothing_yet(missing or [shallow, deep], what=what, paper=papers)
     flat, steep = (ratio_interval(side) for side in sides)
     details = [
         measured(f"last block's goodness over the first's, {preset}", found, paper=value)
@@ -153,8 +154,7 @@ def reversal(runs: Runs, shallow: str, deep: str, paper: tuple[float, float]) ->
         outcome, sentence = FAILS, f"{both}: no reversal."
     else:
         outcome, sentence = OPEN, f"{both}: the intervals reach over one."
-    what = f"that ratio in {deep} over that in {shallow}"
-    return told(outcome, sentence, what, total, paper=paper[1] / paper[0], details=details)
+    return told(outcome, sentence, what, total, paper=papers, details=details)
 
 
 def leaving_early(runs: Runs, pairs: Sequence[tuple[str, str]]) -> Verdict:
@@ -232,8 +232,10 @@ def gain_grows(runs: Runs, by_classes: dict[int, tuple[str, ...]], paper: dict[i
         for classes in by_classes
         if any(x == classes for x, _ in points)
     ]
+    what, slope = "points of gain for ten times the classes", _paper_slope(paper)
     if len(details) < 2:
-        return nothing_yet([f"{presets[0]} with its readout" for presets in by_classes.values()], details)
+        wanted = [f"{presets[0]} with its readout" for presets in by_classes.values()]
+        return nothing_yet(wanted, details, what, slope)
     found = slope_interval([math.log10(x) for x, _ in points], [y for _, y in points])
     means = [one.estimate or 0.0 for one in details]
     says = f"The gain grows by {written(found)} points for ten times the classes"
@@ -245,8 +247,7 @@ def gain_grows(runs: Runs, by_classes: dict[int, tuple[str, ...]], paper: dict[i
         outcome, sentence = HOLDS, f"{says}, from data set to data set."
     else:
         outcome, sentence = OPEN, f"{says}; the interval or the order of the data sets leaves it open."
-    slope = _paper_slope(paper)
-    return told(outcome, sentence, "points of gain for ten times the classes", found, "runs", slope, details)
+    return told(outcome, sentence, what, found, "runs", slope, details)
 
 
 def _paper_slope(paper: dict[int, float]) -> float:
@@ -265,10 +266,10 @@ def batch_size(runs: Runs, presets: Sequence[str], paper: float) -> Verdict:
         measured(f"wrong-image separation with batch {batch}, %", mean_interval(values), "variants")
         for batch, values in sorted(by_batch.items())
     ]
+    what = "wrong-image separation, batch 512 minus 128, points"
     if 512 not in by_batch or 128 not in by_batch:
-        return nothing_yet(
-            ["variants of batch 512 and of batch 128 (fixed-nl, block0-label) that see wrong images"], details
-        )
+        wanted = "variants of batch 512 and of batch 128 (fixed-nl, block0-label) that see wrong images"
+        return nothing_yet([wanted], details, what, paper)
     found = difference_interval(by_batch[512], by_batch[128])
     confounded = "the variants of batch 128 also have gamma = 1 and train longer"
     says = f"The right image leads in {written(found)} points more with batch 512 than with 128"
@@ -280,6 +281,4 @@ def batch_size(runs: Runs, presets: Sequence[str], paper: float) -> Verdict:
         outcome, sentence = FAILS, f"{says}: less than a point ({confounded})."
     else:
         outcome, sentence = OPEN, f"{says}: the interval has room for both ({confounded})."
-    return told(
-        outcome, sentence, "wrong-image separation, batch 512 minus 128, points", found, "variants", paper, details
-    )
+    return told(outcome, sentence, what, found, "variants", paper, details)

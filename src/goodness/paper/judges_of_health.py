@@ -36,6 +36,8 @@ from goodness.stats import (
     paired_bootstrap,
 )
 
+WITH_ACCURACY = "Pearson's r with test accuracy"
+
 
 @dataclass(frozen=True, kw_only=True)
 class Family:
@@ -52,7 +54,13 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
     """The deepest separation spreads, the accuracies do not: by family, and together."""
     judged = [one for family in families if (one := _dissociation_of(runs, family)) is not None]
     if not judged:
-        return nothing_yet([family.presets[0] for family in families])
+        papers = [
+            Measured(what=f"{family.name}: {what}", paper=value)
+            for family in families
+            for what, value in zip(("spread of the deepest separation", "spread of accuracy, points"), family.paper)
+            if value is not None
+        ]
+        return nothing_yet([family.presets[0] for family in families], papers)
     outcomes = [one.outcome for one in judged]
     outcome: Outcome = FAILS if FAILS in outcomes else HOLDS if HOLDS in outcomes else OPEN
     chosen = next(one for one in judged if one.outcome == outcome)
@@ -160,7 +168,16 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
             what = f"deepest separation, {cumulative} over {local}"
             details.append(measured(what, one, paper=paper.get(cumulative)))
     if not found:
-        return nothing_yet([preset for pair in pairs for preset in pair])
+        papers = [
+            Measured(what=f"deepest separation, {cumulative} over {local}", paper=paper[cumulative])
+            for local, cumulative in pairs
+            if cumulative in paper
+        ]
+        open_ = nothing_yet([preset for pair in pairs for preset in pair], papers)
+        if any(len(of.present(runs, pair)) == 2 for pair in pairs):
+            why = "in no pair of rules that share a seed does the deepest block separate under the local one"
+            return replace(open_, sentence=f"Cannot be told yet: {why}.")
+        return open_
     local, cumulative, most = max(found, key=lambda one: one[2].estimate)
     says = f"The deepest block separates {written(most, sign=False)} times as much under {cumulative} as under {local}"
     if all(one.high is not None and one.high < 1 for _, _, one in found):
@@ -200,7 +217,7 @@ def predicts(runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float |
     """Whether a measure goes along with accuracy: r above zero with its interval."""
     found = related(runs, presets, of_run)
     if found is None:
-        return nothing_yet([f"at least four of {', '.join(presets[:6])}, ..."])
+        return nothing_yet([f"at least four of {', '.join(presets[:6])}, ..."], what=WITH_ACCURACY, paper=paper)
     says = f"r = {written(found)} over variants"
     if found.low is None or found.high is None:
         outcome, sentence = OPEN, f"{says}; {too_few(found, 'variants')}."
@@ -210,7 +227,7 @@ def predicts(runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float |
         outcome, sentence = FAILS, f"{says}: a weak relation at most."
     else:
         outcome, sentence = OPEN, f"{says}: the interval reaches zero."
-    return told(outcome, sentence, "Pearson's r with test accuracy", found, "variants", paper)
+    return told(outcome, sentence, WITH_ACCURACY, found, "variants", paper)
 
 
 def does_not_predict(
@@ -219,7 +236,7 @@ def does_not_predict(
     """No relation: shown where the interval of r lies within +-0.5, refuted where it leaves out zero."""
     found = related(runs, presets, of_run)
     if found is None:
-        return nothing_yet([f"at least four of {', '.join(presets[:6])}, ..."])
+        return nothing_yet([f"at least four of {', '.join(presets[:6])}, ..."], what=WITH_ACCURACY, paper=paper)
     says = f"r = {written(found)} over variants"
     if found.low is None or found.high is None:
         outcome, sentence = OPEN, f"{says}; {too_few(found, 'variants')}."
@@ -229,7 +246,7 @@ def does_not_predict(
         outcome, sentence = HOLDS, f"{says}: no more than a weak relation."
     else:
         outcome, sentence = OPEN, f"{says}: none is seen, but the interval has room for a strong one."
-    return told(outcome, sentence, "Pearson's r with test accuracy", found, "variants", paper)
+    return told(outcome, sentence, WITH_ACCURACY, found, "variants", paper)
 
 
 def compensated(runs: Runs, mgc: str, local: str, cumulative: str) -> Verdict:

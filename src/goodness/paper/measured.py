@@ -135,6 +135,12 @@ def theory(run: Run) -> dict[str, Any] | str:
     return found if isinstance(found, dict) and "blocks" in found else f"{kept} is no check of the theorems"
 
 
+def checked(runs: Mapping[int, Run]) -> tuple[int, Run]:
+    """Of one preset's runs that on which the theorems were checked, with its seed; of several the lowest seed, and so
+    where none was checked."""
+    return min(((seed, run) for seed, run in runs.items() if isinstance(theory(run), dict)), default=min(runs.items()))
+
+
 def setting(run: Run) -> tuple[str, int] | None:
     """Data set and epochs of a run."""
     try:

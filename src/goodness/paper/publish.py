@@ -23,9 +23,9 @@ from goodness.presets import presets
 from goodness.runs import Run, about_backbone
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.predicted import PREDICTED, VIEWS, packed, read_predicted
-from goodness.sweep.published import PUBLISHED, is_published
+from goodness.sweep.published import PUBLISHED, accepts_mixed_versions, is_published
 from goodness.sweep.state import environment_of
-from goodness.sweep.theory import THEORY, has_theory
+from goodness.sweep.theory import THEORY, examples_kept, has_theory
 from goodness.training.durable import read_json
 from goodness.training.run import RunFolder
 
@@ -50,6 +50,8 @@ class Published:
     """Those that were published before and are in none of the pools."""
     left_out: Mapping[str, str]
     """Folders of the pools that were not published, and why."""
+    earlier: tuple[str, ...] = ()
+    """Folders published before that the scale or the preset of today does not ask for; they stay, read by nothing."""
 
     @property
     def size(self) -> int:
@@ -59,10 +61,10 @@ class Published:
 
 @dataclass
 class _Gathered:
-    """The finished runs of several pools: which pool has each."""
+    """The finished runs of several pools: which pools have each. Those of one run are the same training."""
 
     scale: Scale
-    where: dict[Need, Pool] = field(default_factory=dict)
+    where: dict[Need, list[Pool]] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
 
 
@@ -77,11 +79,15 @@ def publish(
     """Publish the finished runs of these pools in a folder; runs that it has and they have not stay there.
 
     The scale is that of the runs. Runs that the pool would not average are refused, and so is a folder of other things.
+    Where sources have the same training of a run, Stage 2 and the check of the theorems come from any that has them.
     """
     if not pools:
         raise UserError("name the pool: goodness publish runs/paper/short --out results/paper-short")
-    out = Path(out).resolve()
+    given = Path(out)
+    out = given.resolve()
+    _bring_back(out)
     known = _publication(out)
+    mixed_versions = mixed_versions or accepts_mixed_versions(out)
     gathered = _gather([Path(one) for one in pools], scale, mixed_versions)
     if known is not None and known["scale"] != gathered.scale.name:
         raise UserError(f"{out} is a publication at the scale {known['scale']}, these runs are {gathered.scale.name}")
@@ -91,18 +97,20 @@ def publish(
         if known is not None:
             shutil.copytree(out, building)
         building.mkdir(parents=True, exist_ok=True)
-        before = list(_needs_in(building, gathered.scale))
-        for need, pool in gathered.where.items():
-            _publish_cell(pool, need, building)
+        before = Pool(out, gathered.scale, mixed_versions)
+        for need, sources in gathered.where.items():
+            _publish_cell([*sources, before], need, building)
         _write(building / PUBLISHED, {"scale": gathered.scale.name, "mixed_versions": mixed_versions})
         whole = Pool(building, gathered.scale, mixed_versions)
         _refuse_what_does_not_belong_together(whole)
-        write_page(whole, f"results/{out.name}", figures=figures)
+        needs, earlier = _read_and_not(whole)
+        name = given.name if given.is_absolute() else given.as_posix()
+        write_page(whole, name, figures=figures, earlier=earlier)
         _put_in_place(building, out)
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    kept = tuple(need for need in before if need not in gathered.where)
-    return Published(out, gathered.scale.name, tuple(gathered.where), kept, gathered.left_out)
+    kept = tuple(need for need in needs if need not in gathered.where)
+    return Published(out, gathered.scale.name, tuple(gathered.where), kept, gathered.left_out, tuple(earlier))
 
 
 # Which runs
@@ -110,11 +118,14 @@ def publish(
 
 def _publication(out: Path) -> dict[str, Any] | None:
     """What an older publication in this folder says of itself; None where nothing lies there."""
-    if not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if _is_free(out):
         return None
     if not is_published(out):
         raise UserError(f"{out} holds other things than a publication; choose another --out")
-    return read_json(out / PUBLISHED)
+    known = read_json(out / PUBLISHED)
+    if "scale" not in known:
+        raise UserError(f"{out} is a single published run; --out is the folder of a whole publication")
+    return known
 
 
 def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) -> _Gathered:
@@ -141,10 +152,11 @@ def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) 
         here = pool.look(*need)
         if here.run is None:
             left_out[pool.cell(*need).folder_name] = here.why
-        elif need in gathered.where:
-            _refuse_another_of_the_same(gathered.where[need], pool, need)
         else:
-            gathered.where[need] = pool
+            others = gathered.where.setdefault(need, [])
+            for other in others:
+                _refuse_another_of_the_same(other, pool, need)
+            others.append(pool)
     if not gathered.where:
         raise UserError(f"no run in {' and '.join(map(str, folders))} is finished; there is nothing to publish")
     return gathered
@@ -169,14 +181,32 @@ def _needs_in(folder: Path, scale: Scale) -> Iterator[Need]:
             yield what[1]
 
 
+def _read_and_not(pool: Pool) -> tuple[list[Need], list[str]]:
+    """The runs that a publication reads, and the folders in it that it does not: of settings that have changed."""
+    needs: list[Need] = []
+    earlier: list[str] = []
+    for cell in sorted(pool.path.iterdir()):
+        if (cell / "cell.json").is_file():
+            what = _what_lies_in(cell, pool.scale)
+            if what is None or pool.run(*what[1]) is None:
+                earlier.append(cell.name)
+            else:
+                needs.append(what[1])
+    return needs, earlier
+
+
 def _refuse_another_of_the_same(pool: Pool, other: Pool, need: Need) -> None:
-    hashes = {str(run.result.get("weights_sha256")) for one in (pool, other) if (run := one.run(*need)) is not None}
-    if len(hashes) > 1:
-        preset, seed = need
-        raise UserError(
-            f"{preset}, seed {seed}, lies in {pool.path} and in {other.path}, and they are two different trainings; "
-            "publish one of them"
-        )
+    preset, seed = need
+    stages = {
+        "": [one.run(*need) for one in (pool, other)],
+        " of Stage 2": [_stage_2(one, need) for one in (pool, other)],
+    }
+    for words, runs in stages.items():
+        if len({_weights(run) for run in runs if run is not None}) > 1:
+            raise UserError(
+                f"{preset}, seed {seed}, lies in {pool.path} and in {other.path}, and they are two different "
+                f"trainings{words}; publish one of them"
+            )
 
 
 def _refuse_what_does_not_belong_together(pool: Pool) -> None:
@@ -204,16 +234,34 @@ def _refuse_what_does_not_belong_together(pool: Pool) -> None:
 # One run
 
 
-def _publish_cell(pool: Pool, need: Need, target: Path) -> None:
-    preset, seed = need
-    has_readout = "s2" in pool.cell(preset, seed, True).stages and pool.run(preset, seed, True) is not None
-    cell = pool.cell(preset, seed, has_readout)
-    source, place = CellFolder(pool.path / cell.folder_name), CellFolder(target / cell.folder_name)
+def _weights(run: Run) -> str:
+    """The hash of its weights: the same for one training alone."""
+    return str(run.result["weights_sha256"])
+
+
+def _stage_2(pool: Pool, need: Need) -> Run | None:
+    """The finished Stage 2 of a run; None where there is none or the preset has none."""
+    cell = pool.cell(*need, readout=True)
+    is_there = "s2" in cell.stages and pool.run(*need, readout=True) is not None
+    return CellFolder(pool.path / cell.folder_name).readout if is_there else None
+
+
+def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
+    """A run as the first pool has it, and what that lacks from others that have the same training."""
+    runs = [(pool, run) for pool in pools if (run := pool.run(*need)) is not None]
+    first = runs[0][1]
+    same = [(pool, run) for pool, run in runs if _weights(run) == _weights(first)]
+    checked = max((run for _, run in same), key=examples_kept)  # the first of equals
+    readout = next((found for pool, _ in same if (found := _stage_2(pool, need))), None)
+    cell = pools[0].cell(*need, readout=readout is not None)
+    place = CellFolder(target / cell.folder_name)
     shutil.rmtree(place.path, ignore_errors=True)
     place.write(cell)
-    _publish_run(source.run, place.run.path)
-    if has_readout:
-        _publish_run(source.readout, place.readout.path)
+    _publish_run(first, place.run.path)
+    if has_theory(checked):
+        _write(place.run.path / THEORY, reduced.theory(read_json(checked.path / THEORY)), indent=None)
+    if readout is not None:
+        _publish_run(readout, place.readout.path)
 
 
 def _publish_run(run: Run, target: Path) -> None:
@@ -232,8 +280,6 @@ def _publish_run(run: Run, target: Path) -> None:
     (target / "metrics.jsonl").write_text("".join(lines))
     if folder.health_path.is_file():
         _write(target / "health.json", reduced.health(read_json(folder.health_path)), indent=None)
-    if has_theory(run):
-        _write(target / THEORY, reduced.theory(read_json(run.path / THEORY)), indent=None)
     if folder.backbone_path.is_file():
         _write(target / folder.backbone_path.name, {**about_backbone(run.path), "run": ".."})
     views = {view: folder.predictions_path(view) for view in VIEWS if folder.predictions_path(view).is_file()}
@@ -247,12 +293,30 @@ def _write(path: Path, value: Any, indent: int | None = 2) -> None:
     path.write_text(json.dumps(value, indent=indent, separators=separators, allow_nan=False) + "\n")
 
 
+def _set_aside(out: Path) -> Path:
+    """Where the older publication lies while the new one takes its place."""
+    return out.with_name(f".{out.name}.old")
+
+
+def _bring_back(out: Path) -> None:
+    """Undo the first half of a change of places that was cut short."""
+    old = _set_aside(out)
+    if is_published(old) and _is_free(out):
+        if out.exists():
+            out.rmdir()
+        old.rename(out)
+
+
+def _is_free(out: Path) -> bool:
+    return not out.exists() or (out.is_dir() and not any(out.iterdir()))
+
+
 def _put_in_place(building: Path, out: Path) -> None:
-    """The new folder under the old one's name."""
-    old = out.with_name(f".{out.name}.old")
-    shutil.rmtree(old, ignore_errors=True)
+    """The new folder under the old one's name. The old one goes when the new one is there."""
+    old = _set_aside(out)
     try:
         if out.exists():
+            shutil.rmtree(old, ignore_errors=True)
             out.rename(old)
         building.rename(out)
     except OSError as trouble:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from goodness.errors import RunError, UserError
-from goodness.paper import extras
+from goodness.paper import extras, judged
 from goodness.paper.filled import Filled, fill
 from goodness.paper.pool import Need, Pool, default_pool
 from goodness.paper.reproduce import FIGURES, TABLES
 from goodness.paper.suites import paper_tables, union
-from goodness.paper.writing import csv_text, markdown, title
+from goodness.paper.writing import csv_text, markdown, markdown_line, title
 from goodness.runs import Run
 from goodness.stats import mean_and_std
 from goodness.sweep.collect import SCORES
@@ -23,8 +24,9 @@ DOTS = 70
 README = "README.md"
 
 
-def write_page(pool: Pool, name: str, *, figures: bool = True) -> None:
-    """README.md, tables/ and figures/ of a published pool, from its runs alone. `name` is what commands call it."""
+def write_page(pool: Pool, name: str, *, figures: bool = True, earlier: Iterable[str] = ()) -> None:
+    """README.md, tables/, figures/ and verdicts of a published pool, from its runs alone. `name` is what commands call
+    it, `earlier` are folders of runs that it no longer reads."""
     for folder in (TABLES, FIGURES):
         shutil.rmtree(pool.path / folder, ignore_errors=True)
         (pool.path / folder).mkdir()
@@ -32,14 +34,18 @@ def write_page(pool: Pool, name: str, *, figures: bool = True) -> None:
     for one in filled:
         _write(pool, f"{TABLES}/{one.table.label}.md", markdown(one))
         _write(pool, f"{TABLES}/{one.table.label}.csv", csv_text(one))
+    verdicts = judged.judge_all(pool)
+    _write(pool, judged.MARKDOWN, judged.markdown(verdicts))
+    _write(pool, judged.CSV, judged.csv_text(verdicts))
     drawn, undrawn = _draw(pool) if figures else ([], [])
     parts = [
         _about(pool, name),
         _runs(pool),
         _missing(pool),
+        _earlier(earlier),
         _tables(filled),
         _figures(drawn, undrawn) if figures else "",
-        _findings(pool),
+        _findings(verdicts),
     ]
     _write(pool, README, "\n\n".join(part for part in parts if part) + "\n")
 
@@ -85,6 +91,7 @@ def _about(pool: Pool, name: str) -> str:
     days = sorted(str(one.get("started", ""))[:10] for one in facts)
     needs = _needs(pool)
     mixed = " --mixed-versions" if pool.mixed_versions else ""
+    called = shlex.quote(name)
     lines = [
         f"# The paper's tables at the scale `{pool.scale.name}`",
         "",
@@ -92,7 +99,7 @@ def _about(pool: Pool, name: str) -> str:
         "",
         f"- scale: `{pool.scale.name}`, {pool.scale.about}",
         f"- runs: {len(runs)}, {len(stages) - len(runs)} of them with Stage 2; {len(needs) - len(pool.missing(needs))} "
-        f"of the {len(needs)} that the tables and figures need; {hours:.1f} hours of training",
+        f"of the {len(needs)} that tables, figures and findings need; {hours:.1f} hours of training",
         f"- seeds: {', '.join(map(str, sorted({run.config.seed for run in runs})))}",
         f"- hardware: {_counted(one.get('device_name') for one in facts)}",
         f"- versions: {_counted(_versions(one) for one in facts)}",
@@ -102,8 +109,8 @@ def _about(pool: Pool, name: str) -> str:
         "Made again, and read, by:",
         "",
         f"    goodness reproduce all --scale {pool.scale.name}",
-        f"    goodness publish {default_pool(pool.scale.name).as_posix()} --out {name}{mixed}",
-        f"    goodness paper --scale {pool.scale.name} --out {name}{mixed}",
+        f"    goodness publish {default_pool(pool.scale.name).as_posix()} --out {called}{mixed}",
+        f"    goodness paper --scale {pool.scale.name} --out {called}",
         "",
         "A run's folder has every number that a table, figure or finding reads. It has no weights and no class scores: "
         "its `published.json` has the SHA-256 of the full predictions, its `result.json` that of the weights.",
@@ -127,8 +134,7 @@ def _counted(words: Iterable[Any]) -> str:
 
 
 def _needs(pool: Pool) -> dict[Need, bool]:
-    everything = [*paper_tables(), *extras.figures().values()]
-    return union(one.needs(pool.scale) for one in everything)
+    return union(one.needs(pool.scale) for one in extras.everything())
 
 
 def _runs(pool: Pool) -> str:
@@ -155,7 +161,7 @@ def _score(runs: Iterable[Run], name: str) -> str:
 
 
 def _missing(pool: Pool) -> str:
-    """What the tables and figures need and nobody has run."""
+    """What tables, figures and findings need and nobody has run."""
     lacking: dict[str, list[str]] = {}
     for (preset, seed), readout in pool.missing(_needs(pool)).items():
         stage = ", Stage 2" if readout and pool.run(preset, seed) is not None else ""
@@ -164,6 +170,21 @@ def _missing(pool: Pool) -> str:
         return "## Not run\n\nNothing is missing."
     return "\n".join(
         ["## Not run", "", *(f"- {preset}: seed {'; '.join(seeds)}" for preset, seeds in sorted(lacking.items()))]
+    )
+
+
+def _earlier(folders: Iterable[str]) -> str:
+    lines = [f"- {folder}" for folder in folders]
+    if not lines:
+        return ""
+    return "\n".join(
+        [
+            "## Of earlier settings",
+            "",
+            "Published before the scale or preset changed; read by nothing here.",
+            "",
+            *lines,
+        ]
     )
 
 
@@ -188,10 +209,8 @@ def _figures(drawn: Iterable[extras.Extra], undrawn: list[str]) -> str:
     return "\n".join(lines)
 
 
-def _findings(pool: Pool) -> str:
-    lines = ["## Findings", "", "| finding | outcome | what the runs say |", "|---|---|---|"]
-    for one in extras.findings().values():
-        found = one.of(pool)
-        words = f"| {one.name} | {found.outcome} | {found.sentence.replace('|', chr(92) + '|')} |"
-        lines.append(words)
-    return "\n".join(lines) if len(lines) > 4 else ""
+def _findings(verdicts: Iterable[judged.Judged]) -> str:
+    numbers = f"[Estimates, intervals and n]({judged.MARKDOWN}) ([CSV]({judged.CSV}))."
+    lines = ["## Findings", "", numbers, "", "| finding | outcome | what the runs say |", "|---|---|---|"]
+    lines += [markdown_line((one.finding.name, one.verdict.outcome, one.verdict.sentence)) for one in verdicts]
+    return "\n".join(lines)

@@ -39,6 +39,8 @@ ENVIRONMENT = (
 """What stays of environment.json as it is. Left out: the command, where the data lies, the system's own build."""
 TRAIN = ("loss", "g_pos", "sep_cur_mined", "sep_rate", "grad_norm", "experts_effective", "load_variance")
 """What stays of a block's line in metrics.jsonl, beside each term's own loss."""
+FROM_ROOT = r"(?:[\\/]|~|file:|[A-Za-z]:[\\/])"
+"""How a path begins that names a place of one machine."""
 EXAMPLE = ("margin", "past", "weight", "ratio", "measured")
 """What stays of an example whose gradients were taken."""
 
@@ -71,10 +73,17 @@ def environment(facts: Mapping[str, Any]) -> dict[str, Any]:
 def without_place(provenance: str) -> str:
     """Where data came from, without the folders it lies in.
 
-    >>> without_place("/home/ada/data/cifar-10-binary.tar.gz: lengths checked")
-    'cifar-10-binary.tar.gz: lengths checked'
+    Data sets write `PLACE: what was checked`: of the place its last name stays, unless it is an address. Elsewhere only
+    a path from the root or from a home folder is cut: other words may have a slash.
+
+    >>> without_place("/home/ada/data/cifar-10-binary.tar.gz: lengths checked, train/val apart")
+    'cifar-10-binary.tar.gz: lengths checked, train/val apart'
     """
-    return re.sub(r"(?:~|[A-Za-z]:)?[\\/](?:[^\\/:;,]*[\\/])*", "", provenance)
+    place, colon, rest = provenance.partition(": ")
+    is_address = "://" in place and "file://" not in place
+    if not is_address and (colon or re.match(FROM_ROOT, place)):
+        place = re.split(r"[\\/]", place.rstrip("\\/"))[-1]
+    return place + colon + re.sub(rf"(?<!\S){FROM_ROOT}\S*[\\/]", "", rest)
 
 
 def metrics(lines: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

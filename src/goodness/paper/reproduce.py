@@ -1,16 +1,19 @@
-"""Run what a table or figure of the paper lacks, then write it: ours beside the paper's."""
+"""Run what a table, figure or finding of the paper lacks, then write it: ours beside the paper's."""
 
 from __future__ import annotations
 
 import contextlib
 import shlex
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from goodness.errors import RunError, UserError, nearest
-from goodness.paper.extras import Extra, draw, figures, to_check
+from goodness.errors import RunError, UserError
+from goodness.paper import extras
+from goodness.paper.extras import Extra, draw, to_check
 from goodness.paper.filled import Filled, fill
+from goodness.paper.judged import Judged, judge_all, write_findings
+from goodness.paper.names import named
 from goodness.paper.pool import Need, Pool
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import write_table
@@ -34,6 +37,7 @@ class Plan:
 
     tables: tuple[PaperTable, ...]
     figures: tuple[Extra, ...]
+    findings: tuple[Extra, ...]
     needs: dict[Need, bool]
 
 
@@ -42,6 +46,8 @@ class Reproduced:
     """What was written."""
 
     tables: tuple[Filled, ...]
+    findings: tuple[Judged, ...]
+    """Those that were asked for; the files have all of them."""
     files: tuple[Path, ...]
     failed: dict[Need, str]
     """Runs that are still not there, and why."""
@@ -50,35 +56,34 @@ class Reproduced:
 
 
 def plan(labels: Sequence[str], pool: Pool, seeds: Iterable[int] | None = None) -> Plan:
-    """The tables and figures of these labels, and every run that they need, once.
+    """The tables, figures and findings of these labels, and every run that they need, once.
 
-    `all` is everything. A label that is both a table's and a figure's means both, `tab:` and `fig:` before it one.
+    `all` is everything. `goodness.paper.names` says what a label means.
     """
     seeds = None if seeds is None else tuple(seeds)
-    known_tables, known_figures = {one.label: one for one in paper_tables()}, figures()
     tables: dict[str, PaperTable] = {}
     drawn: dict[str, Extra] = {}
+    judged: dict[str, Extra] = {}
     for label in labels:
-        name = label.removeprefix("tab:").removeprefix("fig:")
         if label == "all":
-            tables |= {one.label: one for one in known_tables.values() if not one.without}
-            drawn |= known_figures
+            tables |= {one.label: one for one in paper_tables() if not one.without}
+            drawn |= extras.figures()
+            judged |= extras.findings()
             continue
-        is_table = name in known_tables and not label.startswith("fig:")
-        is_figure = name in known_figures and not label.startswith("tab:")
-        if is_table and not is_figure and known_tables[name].without:
-            raise UserError(f"no run of ours can fill '{name}': {known_tables[name].without}")
-        if is_table:
-            tables[name] = known_tables[name]
-        if is_figure:
-            drawn[name] = known_figures[name]
-        if not is_table and not is_figure:
-            known = [*known_tables, *known_figures, "all"]
-            raise UserError(f"the paper has no table or figure '{label}': {nearest(name, known)}")
-    everything = (*tables.values(), *drawn.values())
+        found = named(label, also=["all"])
+        if found.table and not found.figure and found.table.without:
+            raise UserError(f"no run of ours can fill '{found.table.label}': {found.table.without}")
+        if found.table:
+            tables[found.table.label] = found.table
+        if found.figure:
+            drawn[found.figure.name] = found.figure
+        if found.finding:
+            judged[found.finding.name] = found.finding
+    everything = (*tables.values(), *drawn.values(), *judged.values())
     return Plan(
         tuple(tables.values()),
         tuple(drawn.values()),
+        tuple(judged.values()),
         union(one.needs(pool.scale, seeds) for one in everything),
     )
 
@@ -95,7 +100,7 @@ def reproduce(
     engine: Engine | None = None,
     again: str = "",
 ) -> Reproduced:
-    """Train what is missing (it can be stopped and gone on with at any moment), then write tables and figures.
+    """Train what is missing (it can be stopped and gone on with at any moment), then write what was asked for.
 
     Where a figure or finding reads the check of the theorems, it is made too, of runs that have their weights. A run
     that fails twice is left out, and what needs it is written as incomplete.
@@ -116,9 +121,8 @@ def reproduce(
             threads = share_of_cores(min(jobs or cores(), len(missing) or 1))
             engine = stack.enter_context(WorkerEngine(how, threads))
         if missing:
-            checked = to_check(asked.needs)
             run_cells(
-                [replace(cell, theory=(cell.preset, cell.seed) in checked) for cell in pool.cells(missing)],
+                [cell for cell in extras.cells(pool, asked.needs) if (cell.preset, cell.seed) in missing],
                 pool.path,
                 jobs=jobs,
                 how=how,
@@ -138,7 +142,8 @@ def reproduce(
 
 
 def write(asked: Plan, pool: Pool, seeds: Iterable[int] | None = None) -> Reproduced:
-    """Tables and figures from the runs that are there."""
+    """Tables, figures and verdicts from the runs that are there. The file of verdicts has all findings, asked for or
+    not."""
     seeds = None if seeds is None else tuple(seeds)
     filled = tuple(fill(one, pool, seeds) for one in asked.tables)
     files: list[Path] = []
@@ -150,5 +155,8 @@ def write(asked: Plan, pool: Pool, seeds: Iterable[int] | None = None) -> Reprod
             files += draw(figure, pool, pool.path / FIGURES)
         except (UserError, RunError) as trouble:
             undrawn[figure.name] = str(trouble)
+    judged = judge_all(pool, seeds) if asked.findings else []
+    files += write_findings(judged, pool.path) if judged else []
+    of_those = tuple(one for one in judged if one.finding in asked.findings)
     missing = {need: pool.look(*need, readout).why for need, readout in pool.missing(asked.needs).items()}
-    return Reproduced(filled, tuple(files), missing, undrawn)
+    return Reproduced(filled, of_those, tuple(files), missing, undrawn)

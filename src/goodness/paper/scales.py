@@ -1,8 +1,8 @@
 """How large a run of the paper is made: as printed, in two minutes on a GPU, or in seconds on a CPU.
 
 full    the preset as it is
-short   the same recipe, over so few epochs that a run takes about two minutes on one H200 (by the estimates below;
-        Tiny ImageNet, whose Stage 2 alone is longer, three)
+short   the same recipe, over so few epochs that a run takes at most about two minutes on one H200 (by the estimates
+        below; Tiny ImageNet, whose Stage 2 alone is longer, three)
 tiny    a few steps of a tiny network on digits: the numbers mean nothing, the path to them is the whole one
 """
 
@@ -73,9 +73,9 @@ def _changed(preset: str, scale: str) -> Config:
     return make_config(preset, SCALES[scale].overrides(preset))
 
 
-# What an epoch costs. Measured on one H200 at batch 512, four blocks of D256, CIFAR-10: dense 2.1 s, experts with SAM
-# 5.2 s, backpropagation 0.4 s; experts without SAM were 0.56 of those with it, eight dense blocks of D128 1.1 of four
-# of D256, and CIFAR-100 at batch 256 is twice the steps. The rest is by proportion, a guess for batches below 256.
+# What an epoch costs: what `goodness bench` measured on one H200 (benchmarks/bench-h200.json), and a little for what a
+# run does beside. Experts without SAM were 0.56 of those with it, eight dense blocks of D128 1.1 of four of D256, and
+# CIFAR-100 at batch 256 is twice the steps. The rest is by proportion, a guess for batches below 256.
 
 
 def seconds_an_epoch(config: Config) -> float:

@@ -123,7 +123,9 @@ def union(all_needs: Iterable[Mapping[Need, bool]]) -> dict[Need, bool]:
 
 def _suite(one: PaperTable) -> Suite:
     def cells(scale: str) -> list[SweepCell]:
-        return Pool.at(scale).cells(one.needs(SCALES[scale]))
+        from goodness.paper import extras  # which reads this module
+
+        return extras.cells(Pool.at(scale), one.needs(SCALES[scale]))
 
     return Suite(about=one.about.caption, make=cells, scales=tuple(SCALES))
 

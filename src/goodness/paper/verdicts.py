@@ -76,6 +76,8 @@ class Finding:
     """What it reads; not all of them are needed for a verdict."""
     seeds: int = 3
     """The least number of seeds that can bring a verdict."""
+    readout: bool = False
+    """Whether it reads Stage 2."""
     theory: bool = False
     """Whether it reads the check of the theorems, of the lowest seed."""
     judge: Callable[[Runs], Verdict]
@@ -105,11 +107,14 @@ def as_page(findings: Mapping[str, Finding]) -> str:
         "Each finding of the paper is a test on finished runs (`goodness.paper.findings`). What counts as a unit, and "
         "which outcome follows from what, was written down before the runs that it judges; what was known are the "
         "single runs of the dense rules in results/. An outcome is *holds*, *does not hold* or *cannot be told yet*; "
-        "intervals are of 95 %."
+        "intervals are of 95 %. `goodness paper NAME` shows one with its runs, verdict and numbers; `goodness "
+        "reproduce NAME` trains the runs that it reads, then writes the verdict; `finding:NAME` where a table has the "
+        "same name."
     )
     lines = ["# Findings, and what would settle them", "", intro]
     for one in findings.values():
         runs = f"at least {one.seeds} seeds" if one.seeds > 1 else "one seed"
+        runs += ", with Stage 2" if one.readout else ""
         names = ", ".join(f"`{name}`" for name in one.presets)
         lines += ["", f"## {one.name}", "", one.says, "", f"*{one.rule}*", "", f"In the paper: {one.where}.", ""]
         lines += [f"Runs ({runs}): {names}."]
@@ -140,11 +145,14 @@ def told(
     )
 
 
-def nothing_yet(missing: Sequence[str], details: Sequence[Measured] = ()) -> Verdict:
-    """No runs to judge by; what they would be, the first few."""
+def nothing_yet(
+    missing: Sequence[str], details: Sequence[Measured] = (), what: str = "", paper: float | None = None
+) -> Verdict:
+    """No runs to judge by; what they would be, the first few, and what the paper has."""
     names = list(dict.fromkeys(missing))
     some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-    return Verdict(outcome=OPEN, sentence=f"Cannot be told yet, for want of runs: {some}.", details=tuple(details))
+    sentence = f"Cannot be told yet, for want of runs: {some}."
+    return Verdict(outcome=OPEN, sentence=sentence, what=what, paper=paper, details=tuple(details))
 
 
 def ratio_interval(ratios: Sequence[float]) -> Interval:
@@ -156,7 +164,12 @@ def ratio_interval(ratios: Sequence[float]) -> Interval:
 
 def too_few(found: Interval, unit: str = SEEDS) -> str:
     """Why an interval is missing."""
-    return f"cannot be told yet: n = {found.n} {unit[:-1] if found.n == 1 and unit.endswith('s') else unit}"
+    return f"cannot be told yet: n = {counted(found.n, unit)}"
+
+
+def counted(n: int, unit: str) -> str:
+    """1 seed, 2 seeds."""
+    return f"{n} {unit[:-1] if n == 1 and unit.endswith('s') else unit}"
 
 
 def written(found: Interval, digits: int = 2, sign: bool = True) -> str:

@@ -103,8 +103,8 @@ def remarks(filled: Filled) -> list[str]:
 def markdown(filled: Filled) -> str:
     """A table with its caption above and remarks below."""
     found = grid(filled)
-    lines = [f"**{title(filled)}**", "", _line(found.headings), "|" + "---|" * len(found.headings)]
-    lines += [_line(line) for line in found.lines]
+    lines = [f"**{title(filled)}**", "", markdown_line(found.headings), "|" + "---|" * len(found.headings)]
+    lines += [markdown_line(line) for line in found.lines]
     return "\n".join([*lines, "", *(f"- {remark}" for remark in remarks(filled))]) + "\n"
 
 
@@ -113,7 +113,8 @@ def title(filled: Filled) -> str:
     return f"Table {one.number}, {one.label}: {one.caption}" if one.number else f"{one.label}: {one.caption}"
 
 
-def _line(cells: tuple[str, ...]) -> str:
+def markdown_line(cells: tuple[str, ...]) -> str:
+    """A row of a table."""
     return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
 
 

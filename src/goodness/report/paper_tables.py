@@ -42,10 +42,10 @@ def findings_table(rows: Sequence[dict[str, Any]]) -> Table:
     """The paper's findings, and what our runs say of them."""
     table = Table(title="The paper's findings, on our runs", title_justify="left")
     table.add_column("finding", no_wrap=True)
-    table.add_column("verdict", no_wrap=True)
     table.add_column("why", overflow="fold")
     for row in rows:
-        table.add_row(escape(row["name"]), escape(row["outcome"]), escape(row["sentence"]))
+        stands = f"{row['name']}\n{row['outcome']} ({row['runs']['done']} of {row['runs']['needed']} runs)"
+        table.add_row(escape(stands), escape(row["sentence"]))
     return table
 
 

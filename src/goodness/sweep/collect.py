@@ -17,7 +17,7 @@ from goodness.errors import RunError, UserError
 from goodness.runs import Run
 from goodness.stats import MeanAndStd, mean_and_std
 from goodness.sweep.cell import Cell, CellFolder
-from goodness.sweep.predicted import test_order
+from goodness.sweep.predicted import order_of_tests
 from goodness.sweep.state import difference, environment_of, standing
 
 SCORES = {
@@ -170,7 +170,7 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
             facts[name] = " then ".join(dict.fromkeys([*_parts(facts.get(name)), *seen]))
         facts["data"] = environment["data"].get("sha256")
         facts[f"epochs of {stage}"] = result["epochs"]
-        facts["test images and their order"] = test_order(run)
+        facts["test images and their order"] = order_of_tests(run)
     run = place.readout if runs else place.run
     device = str(environment_of(run).get("device_name"))
     sha256 = str(run.result["weights_sha256"])

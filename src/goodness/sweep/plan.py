@@ -52,8 +52,11 @@ def make_cells(
         wanted = list(dict.fromkeys(seeds))
         if not wanted:
             raise UserError("name at least one seed: --seeds 42,123,456")
-        groups = {_group_key(cell): cell for cell in found}
-        found = [dataclasses.replace(cell, seed=seed) for cell in groups.values() for seed in wanted]
+        found = [
+            dataclasses.replace(cell, seed=seed, theory=cell.theory and seed == min(wanted))  # one network is enough
+            for cell in _one_of_each_group(found)
+            for seed in wanted
+        ]
     cells = [
         dataclasses.replace(
             cell,
@@ -147,8 +150,17 @@ def refuse_another_sweep(folder: Path, cells: Sequence[Cell]) -> Plan | None:
     return plan
 
 
-def _group_key(cell: Cell) -> tuple[str, str]:
-    return cell.group, cell.preset
+def _one_of_each_group(cells: Iterable[Cell]) -> list[Cell]:
+    """With all that is wanted of any of its seeds."""
+    groups: dict[tuple[str, str], Cell] = {}
+    for cell in cells:
+        known = groups.setdefault((cell.group, cell.preset), cell)
+        groups[cell.group, cell.preset] = _with_wishes_of(cell, known)
+    return list(groups.values())
+
+
+def _with_wishes_of(cell: Cell, other: Cell) -> Cell:
+    return dataclasses.replace(cell, readout=cell.readout or other.readout, theory=cell.theory or other.theory)
 
 
 def each_once(cells: Iterable[Cell]) -> list[Cell]:
@@ -157,8 +169,7 @@ def each_once(cells: Iterable[Cell]) -> list[Cell]:
     settings: dict[str, Cell] = {}
     for cell in cells:
         known = once.get(cell.folder_name, cell)
-        more = {"readout": cell.readout or known.readout, "theory": cell.theory or known.theory}
-        once[cell.folder_name] = dataclasses.replace(cell, **more)
+        once[cell.folder_name] = _with_wishes_of(cell, known)
         other = settings.setdefault(cell.group, cell)
         if (other.preset, other.overrides) != (cell.preset, cell.overrides):
             raise UserError(f"two different settings are both called '{cell.group}'; give them names of their own")

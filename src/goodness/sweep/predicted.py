@@ -53,7 +53,7 @@ def read_predicted(run: Run, view: str = "test") -> Predicted:
     return Predicted(scores.argmax(axis=1), labels.astype(np.int64), indices.astype(np.int64))
 
 
-def test_order(run: Run) -> str:
+def order_of_tests(run: Run) -> str:
     """A hash of which test images were scored, in which order, under which labels. Each file is read once."""
     for name in (PREDICTED, RunFolder(run.path, None).predictions_path("test").name):
         file = run.path / name

@@ -6,15 +6,21 @@ import os
 from pathlib import Path
 
 from goodness.errors import UserError
+from goodness.training.durable import read_json
 
 PUBLISHED = "published.json"
 """In the folder of a published run: hashes of the full predictions, and what was left out. In that of a whole
-publication: its scale."""
+publication: its scale, and whether versions may differ."""
 
 
 def is_published(path: str | os.PathLike[str]) -> bool:
     """Whether the run, or the pool, in this folder is a published one."""
     return (Path(path) / PUBLISHED).is_file()
+
+
+def accepts_mixed_versions(path: str | os.PathLike[str]) -> bool:
+    """Whether this folder is a publication that was made with --mixed-versions."""
+    return is_published(path) and bool(read_json(Path(path) / PUBLISHED).get("mixed_versions"))
 
 
 def refuse_published(path: str | os.PathLike[str]) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 
 from goodness.diagnostics.theory import theory_of_run
+from goodness.errors import RunError
 from goodness.runs import Run
-from goodness.training.durable import write_json
+from goodness.training.durable import read_json, write_json
 
 THEORY = "theory.json"
 """In a run's folder: what `goodness theory RUN --json` prints."""
@@ -17,6 +18,15 @@ half a minute at the paper's size without one."""
 
 def has_theory(run: Run) -> bool:
     return (run.path / THEORY).is_file()
+
+
+def examples_kept(run: Run) -> int:
+    """On how many images' gradients the check that a run keeps was made; 0 without one that can be read."""
+    try:
+        found = read_json(run.path / THEORY)
+    except RunError:
+        return 0
+    return int(found.get("examples", 0)) if isinstance(found, dict) else 0
 
 
 def keep_theory(run: Run, *, device: str = "auto", data_dir: str | os.PathLike[str] | None = None) -> None:

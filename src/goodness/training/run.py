@@ -262,18 +262,20 @@ def environment(device: torch.device, dtype: torch.dtype, dtype_reason: str) -> 
 
 def _as_typed(arguments: list[str]) -> str:
     """The command as one types it anywhere: no folder of this machine, and outside the working folder names alone."""
-    program = Path(arguments[0])
+    program = Path(arguments[0]) if arguments else Path("goodness")
     name = "goodness" if program == _PACKAGE / "__main__.py" else program.name
     return shlex.join([name, *map(_without_folder, arguments[1:])])
 
 
 def _without_folder(argument: str) -> str:
-    """`/here/a/b` is `a/b` and `/elsewhere/b` is `b`, alone or behind `--option=`."""
-    option, equals, value = argument.rpartition("=") if argument.startswith("--") else ("", "", argument)
-    if not os.path.isabs(value):
+    """`/here/a/b` is `a/b`; `/elsewhere/b`, `~/b` and `../b` are `b`; alone or behind `option=` or `folder:`."""
+    found = re.search(r"(?:^|[=:])((?:~[^/]*|\.\.)?/(?!/).*)$", argument)
+    if found is None:
         return argument
-    place, here = Path(value), Path.cwd()
-    return option + equals + (str(place.relative_to(here)) if place.is_relative_to(here) else place.name)
+    place = Path(found[1])
+    with contextlib.suppress(OSError, ValueError):  # no such working folder any more, or not within it
+        return argument[: found.start(1)] + str(place.relative_to(Path.cwd()))
+    return argument[: found.start(1)] + place.name
 
 
 def _contents(folder: Path) -> set[str]:

@@ -22,6 +22,9 @@ def compiler_loading(config: Config, device: torch.device) -> Iterator[None]:
     if not compiles(config, device):
         yield
         return
+    importlib.import_module(
+        "torch._dynamo"
+    )  # here, since two threads that import it at once break each other's imports
     thread = threading.Thread(target=_load_compiler, args=[device], daemon=True)
     thread.start()
     try:

@@ -57,7 +57,7 @@ class PaperFigure:
     presets: tuple[str, ...]
     draw: Callable[[Runs], Figure]
     theory: bool = False
-    """Whether it shows gradients, which the check of the theorems has, of the lowest seed."""
+    """Whether it shows gradients, which the check of the theorems has, of one seed."""
 
 
 figures: dict[str, PaperFigure] = {}

@@ -34,7 +34,7 @@ def grad_attenuation(sheet: Sheet) -> None:
     zero_line(left)
     furthest, smallest, is_measured = 0.5, 0.1, False
     for place, name in enumerate(sheet.presets):
-        run, colour = min(sheet.runs[name].items())[1], colour_of(name, place)
+        run, colour = of.checked(sheet.runs[name])[1], colour_of(name, place)
         points, measured = _deepest_points(run)
         is_measured = is_measured or measured
         for inside in (False, True):
@@ -45,7 +45,7 @@ def grad_attenuation(sheet: Sheet) -> None:
                 furthest = max(furthest, *(past for past, _ in some))
                 smallest = min(smallest, *(ratio for _, ratio in some))
     for place, name in enumerate(sheet.presets):
-        _envelope(right, min(sheet.runs[name].items())[1], furthest, colour_of(name, place))
+        _envelope(right, of.checked(sheet.runs[name])[1], furthest, colour_of(name, place))
     right.set_yscale("log")
     right.set_xlim(None, 1.03 * furthest)
     kept_axis(right, LEAST)
@@ -55,7 +55,7 @@ def grad_attenuation(sheet: Sheet) -> None:
     how = "measured from its gradients" if is_measured else "by the formula R, from its margins"
     right.set_title(f"a point is a test image, {how}", fontsize=10)
     sheet.notes.append(
-        "Right: the lowest seed; band: Theorem 1; filled: block and past both right, where it applies; hollow: not."
+        "Right: one seed; band: Theorem 1; filled: block and past both right, where it applies; hollow: not."
     )
     sheet.legend(left)
 

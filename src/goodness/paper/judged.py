@@ -1,0 +1,192 @@
+"""The paper's findings on the runs of a pool: each with its verdict and the runs behind it, and all of them as text."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from goodness.paper.extras import Extra, findings
+from goodness.paper.pool import Need, Pool
+from goodness.paper.verdicts import Measured, Verdict, counted
+from goodness.paper.writing import markdown_line
+from goodness.training.durable import write_durably
+
+MARKDOWN, CSV = "findings.md", "findings.csv"
+"""Files of the pool that hold the verdicts on all findings."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A finding, the runs that it needs, and what those that are there say."""
+
+    finding: Extra
+    pool: Pool
+    needs: dict[Need, bool]
+    missing: dict[Need, bool]
+    verdict: Verdict
+
+    @property
+    def done(self) -> int:
+        return len(self.needs) - len(self.missing)
+
+    @property
+    def make(self) -> str:
+        """The command that trains what is missing."""
+        return f"goodness reproduce finding:{self.finding.name} --scale {self.pool.scale.name}"
+
+
+def judge(finding: Extra, pool: Pool, seeds: Iterable[int] | None = None) -> Judged:
+    """By all runs that the pool has for it, or by those of these seeds."""
+    seeds = None if seeds is None else tuple(seeds)
+    needs = finding.needs(pool.scale, seeds)
+    return Judged(finding, pool, needs, pool.missing(needs), finding.of(pool, seeds))
+
+
+def judge_all(pool: Pool, seeds: Iterable[int] | None = None) -> list[Judged]:
+    seeds = None if seeds is None else tuple(seeds)
+    return [judge(one, pool, seeds) for one in findings().values()]
+
+
+def as_dict(judged: Judged) -> dict[str, Any]:
+    """Everything, as plain JSON data."""
+    one, pool = judged.finding, judged.pool
+    return {
+        "name": one.name,
+        "says": one.about,
+        "where": one.where,
+        "rule": one.rule,
+        "scale": pool.scale.name,
+        "runs": {"needed": len(judged.needs), "done": judged.done},
+        "seconds_left": pool.seconds(judged.missing),
+        "needs": [
+            {"preset": preset, "seed": seed, "stands": pool.look(preset, seed, readout).why or "done"}
+            for (preset, seed), readout in judged.needs.items()
+        ],
+        **judged.verdict.as_dict(),
+        "make": judged.make,
+    }
+
+
+# One finding, line by line
+
+
+def lines(judged: Judged) -> list[str]:
+    """What it says, its rule, its runs, the verdict and the numbers behind it."""
+    one, pool, verdict = judged.finding, judged.pool, judged.verdict
+    told = [f"Finding {one.name}: {one.about}", f"In the paper: {one.where}", f"Rule: {one.rule}", "Runs:"]
+    for (preset, seed), readout in judged.needs.items():
+        told.append(f"  {preset}, seed {seed}: {pool.look(preset, seed, readout).why or 'done'}")
+    left = f"; the rest: {judged.make}" if judged.missing else ""
+    told += [f"{judged.done} of {len(judged.needs)} runs done{left}", f"Verdict: {verdict.outcome}"]
+    told.append(verdict.sentence)
+    if verdict.what:
+        papers = "" if verdict.paper is not None else "; the paper has no number for it"
+        told.append(f"{verdict.what}: {_in_full(verdict)}{papers}")
+    if verdict.details:
+        told.append("In detail:")
+        told += [f"  {detail.what}: {_in_full(detail)}" for detail in verdict.details]
+    return told
+
+
+def _in_full(one: Verdict | Measured) -> str:
+    """`0.35 (0.1 to 0.6), n = 3 seeds; the paper: 0.4`."""
+    count = f", n = {counted(one.n, one.unit)}" if one.n else ""
+    return f"{estimate(one)}{count}{'' if one.paper is None else f'; the paper: {_number(one.paper)}'}"
+
+
+def estimate(one: Verdict | Measured) -> str:
+    """`0.35 (0.1 to 0.6)`: the estimate and its 95 % interval."""
+    if one.estimate is None:
+        return "none yet"
+    ends = "" if one.low is None else f" ({_number(one.low)} to {_number(one.high)})"
+    return f"{_number(one.estimate)}{ends}"
+
+
+def _number(value: float | None) -> str:
+    """Three digits; what is left of rounding is zero."""
+    return "" if value is None else f"{0.0 if abs(value) < 1e-12 else value:.3g}"
+
+
+# All of them
+
+
+def markdown(all_judged: Sequence[Judged]) -> str:
+    """A page with a row a finding."""
+    if not all_judged:
+        return ""
+    scale = all_judged[0].pool.scale
+    headings = ("finding", "verdict", "estimate (95 % interval)", "n", "paper", "of what", "runs", "what the runs say")
+    text = [
+        f"# The paper's findings at the scale `{scale.name}`",
+        "",
+        "Made from the runs. `goodness paper NAME` shows one finding with its rule, its runs and every number behind "
+        "its verdict; `finding:NAME` where a table has the same name.",
+        "" if scale.name == "full" else "\nAt this scale the paper's numbers are not to be expected.\n",
+        markdown_line(headings),
+        "|" + "---|" * len(headings),
+    ]
+    for judged in all_judged:
+        one, verdict = judged.finding, judged.verdict
+        text.append(
+            markdown_line(
+                (
+                    one.name,
+                    verdict.outcome,
+                    estimate(verdict),
+                    counted(verdict.n, verdict.unit) if verdict.n else "-",
+                    _number(verdict.paper) or "-",
+                    verdict.what or "-",
+                    f"{judged.done} of {len(judged.needs)}",
+                    verdict.sentence,
+                )
+            )
+        )
+    return "\n".join(text) + "\n"
+
+
+CSV_COLUMNS: tuple[str, ...] = (
+    "finding",
+    "outcome",
+    "what",
+    "estimate",
+    "low",
+    "high",
+    "n",
+    "unit",
+    "paper",
+    "runs_done",
+    "runs_needed",
+    "sentence",
+    "says",
+    "scale",
+)
+
+
+def csv_text(all_judged: Sequence[Judged]) -> str:
+    """A line a finding, numbers as they are."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, CSV_COLUMNS, lineterminator="\n", extrasaction="ignore")
+    writer.writeheader()
+    for judged in all_judged:
+        row = {
+            **judged.verdict.as_dict(),
+            "finding": judged.finding.name,
+            "says": judged.finding.about,
+            "runs_done": judged.done,
+            "runs_needed": len(judged.needs),
+            "scale": judged.pool.scale.name,
+        }
+        writer.writerow({name: "" if row[name] is None else row[name] for name in CSV_COLUMNS})
+    return text.getvalue()
+
+
+def write_findings(all_judged: Sequence[Judged], folder: Path) -> list[Path]:
+    """findings.md and findings.csv in a folder."""
+    texts = {folder / MARKDOWN: markdown(all_judged), folder / CSV: csv_text(all_judged)}
+    for path, text in texts.items():
+        write_durably(path, text.encode())
+    return list(texts)
