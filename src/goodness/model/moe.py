@@ -7,7 +7,7 @@ so that the k weights sum to one.
 from __future__ import annotations
 
 import functools
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -85,7 +85,8 @@ class MixtureOfExperts(nn.Module):
 @functools.cache
 def _keep_outside_graphs() -> None:
     """Done once, when a mixture is built: it imports torch's compiler, a second or more that others need not wait."""
-    MixtureOfExperts._mix_outside_graphs = torch.compiler.disable(MixtureOfExperts._mix_outside_graphs)
+    disabled: Any = torch.compiler.disable(MixtureOfExperts._mix_outside_graphs)
+    MixtureOfExperts._mix_outside_graphs = disabled
 
 
 def load(routing: Routing) -> Tensor:
