@@ -167,8 +167,19 @@ def test_an_earlier_benchmark_is_shown_and_drawn_without_measuring(
     assert main(["bench", "demo", "--from", str(place)]) == 2
     assert "leave out demo" in capsys.readouterr().err
     assert main(["bench", "--from", str(tmp_path / "nothing.json")]) == 2
-    place.write_text("[]")
-    assert main(["bench", "--from", str(place)]) == 2
+    for contents in ("[]", "no JSON"):
+        place.write_text(contents)
+        assert main(["bench", "--from", str(place)]) == 2
+        assert "is not of goodness bench" in capsys.readouterr().err
+
+
+def test_a_figure_that_cannot_be_drawn_is_refused_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("goodness.cli.bench.bench", lambda *_, **__: pytest.fail("it measured"))
+    monkeypatch.setattr("goodness.cli.bench.importlib.util.find_spec", lambda name: None)
+    assert main(["bench", "demo", "--figure", str(tmp_path / "figure.png")]) == 2
+    assert "pip install 'goodness[plots]'" in capsys.readouterr().err
 
 
 def test_mistakes_are_told(capsys: pytest.CaptureFixture[str]) -> None:

@@ -347,6 +347,13 @@ def test_mgc_would_refute_by_moving_accuracy_once_the_blocks_are_healthy(
     assert verdict("mgc", pool.runs).outcome == outcome
 
 
+def test_mgc_gives_nothing_back_where_the_local_rule_separates_nothing(pool: Pool) -> None:
+    pool.add("gamma0-dense", healthy([15.0, 15.2, 15.1], -0.6)).add("lcff-dense", healthy([15.1, 15.0, 15.2], -0.7))
+    found = verdict("mgc", pool.add("mgc-dense", healthy([15.0, 15.1, 15.2], -0.6)).runs)
+    assert found.outcome == "cannot be told yet"
+    assert "the deepest block of gamma0-dense does not separate" in found.sentence
+
+
 @pytest.mark.parametrize(
     ("noise", "predicts", "is_blind"),
     [(0.05, "holds", "does not hold"), (0.0, "holds", "does not hold")],

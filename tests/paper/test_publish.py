@@ -433,6 +433,10 @@ def test_the_command_line_publishes_and_reads(
     assert main(["paper", "freeriding", "--scale", "tiny", "--out", str(out), "--json"]) == 0
     (table,) = json.loads(capsys.readouterr().out)
     assert table["state"] == "complete"
+    assert main(["paper", "freeriding", "--out", str(out)]) == 2
+    assert "add --scale tiny" in capsys.readouterr().err
+    assert main(["paper", "--scale", "tiny", "--out", str(tmp_path / "nosuch")]) == 2
+    assert "there is no folder" in capsys.readouterr().err
 
 
 def test_the_page_has_every_run_and_links_to_files_that_are_there(trained: Pool, published: Pool) -> None:
@@ -446,6 +450,7 @@ def test_the_page_has_every_run_and_links_to_files_that_are_there(trained: Pool,
     assert {"tables/freeriding.md", "tables/freeriding.csv", "figures/freeriding.png"} <= set(links)
     assert {f"tables/{path.name}" for path in (published.path / "tables").iterdir()} <= set(links)
     assert "goodness reproduce all --scale tiny" in page
+    assert "mean nothing" in page
     assert "| mgc | cannot be told yet |" in page
     assert {"findings.md", "findings.csv"} <= set(links)
 

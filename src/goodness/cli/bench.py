@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ import tyro
 
 from goodness.bench import bench
 from goodness.cli.terminal import err, import_plugins, out, print_json
-from goodness.errors import UserError
+from goodness.errors import RunError, UserError
 from goodness.report import bench_tables
 from goodness.training.durable import read_json, write_json
 
@@ -83,7 +84,10 @@ def _read(place: Path, presets: tuple[str, ...]) -> dict[str, Any]:
         raise UserError(f"--from shows what {place} holds and measures nothing; leave out {' '.join(presets)}")
     if not place.is_file():
         raise UserError(f"there is no file {place}; goodness bench --out {place} writes one")
-    found = read_json(place)
+    try:
+        found = read_json(place)
+    except RunError:
+        found = None
     if not isinstance(found, dict) or not {"environment", "ceilings", "rows", "prediction"} <= found.keys():
         raise UserError(f"{place} is not of goodness bench; take a file that its --out wrote")
     return found
@@ -96,6 +100,8 @@ def bench_command(arguments: list[str]) -> int:
         raise UserError(f"--classes must be 2 to {MOST_CLASSES:,} each, got {' '.join(map(str, args.classes))}")
     for place in (args.out, args.figure):
         _require_place(place)
+    if args.figure is not None and importlib.util.find_spec("matplotlib") is None:
+        raise UserError("--figure needs matplotlib: pip install 'goodness[plots]'")
     found = _measured(args) if args.from_file is None else _read(args.from_file, args.presets)
     if args.json:
         print_json(found)

@@ -23,6 +23,7 @@ from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import as_dict, remarks
 from goodness.report.paper_tables import filled_table, findings_table, overview
 from goodness.report.sweep_progress import SweepProgress, duration
+from goodness.sweep.published import published_scale
 
 
 @dataclass(kw_only=True)
@@ -74,6 +75,8 @@ class ReproduceArgs(PoolArgs):
 
 def paper_command(arguments: list[str]) -> int:
     args = tyro.cli(PaperArgs, args=arguments, prog="goodness paper")
+    if args.out is not None and not args.out.is_dir():
+        raise UserError(f"there is no folder {args.out}; goodness reproduce --out {args.out} makes one")
     pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
     if not args.names:
         return _list(pool, seeds, args)
@@ -131,6 +134,9 @@ def reproduce_command(arguments: list[str]) -> int:
 
 
 def _pool(args: PoolArgs) -> Pool:
+    known = published_scale(args.out) if args.out else None
+    if known not in (None, args.scale):
+        raise UserError(f"{args.out} holds runs at the scale '{known}': add --scale {known}")
     return Pool.at(args.scale, args.out, mixed_versions=args.mixed_versions)
 
 

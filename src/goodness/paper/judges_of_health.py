@@ -259,10 +259,13 @@ def compensated(runs: Runs, mgc: str, local: str, cumulative: str) -> Verdict:
         return nothing_yet(missing)
 
     def separation(run: Run) -> float | None:
-        value = of.deepest(run, "sep_cur_mined")
-        return None if value is None else max(value, 1e-3)
+        return of.deepest(run, "sep_cur_mined")
 
     mine, theirs = (of.over_seeds(runs, preset, separation) for preset in (mgc, local))
+    if any(value <= 0 for value in theirs.values()):
+        why = f"the deepest block of {local} does not separate, so that there is nothing to be given back"
+        return replace(nothing_yet([]), sentence=f"Cannot be told yet: {why}.")
+    mine = {seed: max(value, 1e-3) for seed, value in mine.items()}  # a ratio wants a number above zero
     health = [mine[seed] / theirs[seed] for seed in mine if seed in theirs]
     moved = {other: of.differences(runs, mgc, other, of.accuracy) for other in (local, cumulative)}
     if not health or not all(moved.values()):

@@ -97,7 +97,8 @@ def _about(pool: Pool, name: str) -> str:
         "",
         "Made by `goodness publish`, from the runs; nothing here is written by hand.",
         "",
-        f"- scale: `{pool.scale.name}`, {pool.scale.about}",
+        f"- scale: `{pool.scale.name}`, {pool.scale.about}"
+        + ("" if pool.scale.is_comparable else "; the numbers and what is concluded from them mean nothing"),
         f"- runs: {len(runs)}, {len(stages) - len(runs)} of them with Stage 2; {len(needs) - len(pool.missing(needs))} "
         f"of the {len(needs)} that tables, figures and findings need; {hours:.1f} hours of training",
         f"- seeds: {', '.join(map(str, sorted({run.config.seed for run in runs})))}",

@@ -23,6 +23,11 @@ def accepts_mixed_versions(path: str | os.PathLike[str]) -> bool:
     return is_published(path) and bool(read_json(Path(path) / PUBLISHED).get("mixed_versions"))
 
 
+def published_scale(path: str | os.PathLike[str]) -> str | None:
+    """The scale of the publication in this folder; None where there is none."""
+    return read_json(Path(path) / PUBLISHED).get("scale") if is_published(path) else None
+
+
 def refuse_published(path: str | os.PathLike[str]) -> None:
     """Refuse what needs the weights of a run that was published without; a cell's folder counts as its run's."""
     if is_published(path) or is_published(Path(path) / "run"):
