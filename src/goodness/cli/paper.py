@@ -23,7 +23,7 @@ from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import as_dict, remarks
 from goodness.report.paper_tables import filled_table, findings_table, overview
 from goodness.report.sweep_progress import SweepProgress, duration
-from goodness.sweep.published import published_scale
+from goodness.sweep.published import about_publication
 
 
 @dataclass(kw_only=True)
@@ -134,7 +134,7 @@ def reproduce_command(arguments: list[str]) -> int:
 
 
 def _pool(args: PoolArgs) -> Pool:
-    known = published_scale(args.out) if args.out else None
+    known = about_publication(args.out).get("scale") if args.out else None
     if known not in (None, args.scale):
         raise UserError(f"{args.out} holds runs at the scale '{known}': add --scale {known}")
     return Pool.at(args.scale, args.out, mixed_versions=args.mixed_versions)

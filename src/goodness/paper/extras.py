@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -41,13 +41,12 @@ class Extra:
     where: str = ""
     """Of a finding: where the paper has it."""
 
-    def needs(self, scale: Scale, seeds: Iterable[int] | None = None) -> dict[Need, bool]:
+    def needs(self, scale: Scale, seeds: Sequence[int] | None = None) -> dict[Need, bool]:
         wanted = tuple(seeds) if seeds is not None else SEEDS[: scale.most_seeds][: self.seeds]
         return {(preset, seed): self.readout for preset in self.presets for seed in wanted}
 
-    def of(self, pool: Pool, seeds: Iterable[int] | None = None) -> Any:
+    def of(self, pool: Pool, seeds: Sequence[int] | None = None) -> Any:
         """Made of all runs that the pool has for it, or of those of these seeds."""
-        seeds = None if seeds is None else tuple(seeds)
         found = {preset: pool.runs(preset, seeds) for preset in self.presets}
         return self.make({preset: runs for preset, runs in found.items() if runs})
 

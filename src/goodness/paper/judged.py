@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -39,15 +39,13 @@ class Judged:
         return f"goodness reproduce finding:{self.finding.name} --scale {self.pool.scale.name}"
 
 
-def judge(finding: Extra, pool: Pool, seeds: Iterable[int] | None = None) -> Judged:
+def judge(finding: Extra, pool: Pool, seeds: Sequence[int] | None = None) -> Judged:
     """By all runs that the pool has for it, or by those of these seeds."""
-    seeds = None if seeds is None else tuple(seeds)
     needs = finding.needs(pool.scale, seeds)
     return Judged(finding, pool, needs, pool.missing(needs), finding.of(pool, seeds))
 
 
-def judge_all(pool: Pool, seeds: Iterable[int] | None = None) -> list[Judged]:
-    seeds = None if seeds is None else tuple(seeds)
+def judge_all(pool: Pool, seeds: Sequence[int] | None = None) -> list[Judged]:
     return [judge(one, pool, seeds) for one in findings().values()]
 
 

@@ -22,6 +22,7 @@ from goodness.paper.verdicts import (
     Outcome,
     Verdict,
     measured,
+    not_to_be_told,
     nothing_yet,
     ratio_interval,
     told,
@@ -173,11 +174,10 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
             for local, cumulative in pairs
             if cumulative in paper
         ]
-        open_ = nothing_yet([preset for pair in pairs for preset in pair], papers)
         if any(len(of.present(runs, pair)) == 2 for pair in pairs):
             why = "in no pair of rules that share a seed does the deepest block separate under the local one"
-            return replace(open_, sentence=f"Cannot be told yet: {why}.")
-        return open_
+            return not_to_be_told(why, papers)
+        return nothing_yet([preset for pair in pairs for preset in pair], papers)
     local, cumulative, most = max(found, key=lambda one: one[2].estimate)
     says = f"The deepest block separates {written(most, sign=False)} times as much under {cumulative} as under {local}"
     if all(one.high is not None and one.high < 1 for _, _, one in found):
@@ -215,37 +215,44 @@ def related(runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float | 
 
 def predicts(runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float | None], paper: float) -> Verdict:
     """Whether a measure goes along with accuracy: r above zero with its interval."""
-    found = related(runs, presets, of_run)
-    if found is None:
-        return nothing_yet([f"at least four of {', '.join(presets[:6])}, ..."], what=WITH_ACCURACY, paper=paper)
-    says = f"r = {written(found)} over variants"
-    if found.low is None or found.high is None:
-        outcome, sentence = OPEN, f"{says}; {too_few(found, 'variants')}."
-    elif found.low > 0:
-        outcome, sentence = HOLDS, f"{says}: above zero."
-    elif found.high < 0.3:
-        outcome, sentence = FAILS, f"{says}: a weak relation at most."
-    else:
-        outcome, sentence = OPEN, f"{says}: the interval reaches zero."
-    return told(outcome, sentence, WITH_ACCURACY, found, "variants", paper)
+
+    def judge(low: float, high: float) -> tuple[Outcome, str]:
+        if low > 0:
+            return HOLDS, "above zero"
+        if high < 0.3:
+            return FAILS, "a weak relation at most"
+        return OPEN, "the interval reaches zero"
+
+    return _by_correlation(related(runs, presets, of_run), presets, judge, paper)
 
 
 def does_not_predict(
     runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float | None], paper: float
 ) -> Verdict:
     """No relation: shown where the interval of r lies within +-0.5, refuted where it leaves out zero."""
-    found = related(runs, presets, of_run)
+
+    def judge(low: float, high: float) -> tuple[Outcome, str]:
+        if low > 0 or high < 0:
+            return FAILS, "there is a relation"
+        if low > -0.5 and high < 0.5:
+            return HOLDS, "no more than a weak relation"
+        return OPEN, "none is seen, but the interval has room for a strong one"
+
+    return _by_correlation(related(runs, presets, of_run), presets, judge, paper)
+
+
+def _by_correlation(
+    found: Interval | None, presets: Sequence[str], judge: Callable[[float, float], tuple[Outcome, str]], paper: float
+) -> Verdict:
+    """The verdict that follows from the ends of r's interval."""
     if found is None:
         return nothing_yet([f"at least four of {', '.join(presets[:6])}, ..."], what=WITH_ACCURACY, paper=paper)
     says = f"r = {written(found)} over variants"
     if found.low is None or found.high is None:
         outcome, sentence = OPEN, f"{says}; {too_few(found, 'variants')}."
-    elif found.low > 0 or found.high < 0:
-        outcome, sentence = FAILS, f"{says}: there is a relation."
-    elif found.low > -0.5 and found.high < 0.5:
-        outcome, sentence = HOLDS, f"{says}: no more than a weak relation."
     else:
-        outcome, sentence = OPEN, f"{says}: none is seen, but the interval has room for a strong one."
+        outcome, why = judge(found.low, found.high)
+        sentence = f"{says}: {why}."
     return told(outcome, sentence, WITH_ACCURACY, found, "variants", paper)
 
 
@@ -264,7 +271,7 @@ def compensated(runs: Runs, mgc: str, local: str, cumulative: str) -> Verdict:
     mine, theirs = (of.over_seeds(runs, preset, separation) for preset in (mgc, local))
     if any(value <= 0 for value in theirs.values()):
         why = f"the deepest block of {local} does not separate, so that there is nothing to be given back"
-        return replace(nothing_yet([]), sentence=f"Cannot be told yet: {why}.")
+        return not_to_be_told(why)
     mine = {seed: max(value, 1e-3) for seed, value in mine.items()}  # a ratio wants a number above zero
     health = [mine[seed] / theirs[seed] for seed in mine if seed in theirs]
     moved = {other: of.differences(runs, mgc, other, of.accuracy) for other in (local, cumulative)}

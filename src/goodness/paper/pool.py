@@ -15,7 +15,7 @@ from goodness.paper.scales import Scale, scale_of
 from goodness.runs import Run
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Row, collect
-from goodness.sweep.published import accepts_mixed_versions
+from goodness.sweep.published import about_publication
 from goodness.sweep.state import Standing, standing
 
 Need = tuple[str, int]
@@ -52,7 +52,7 @@ class Pool:
         """The pool of a scale, by name; in runs/paper/SCALE unless a path is given. A publication made with
         `mixed_versions` is read so."""
         path = path or default_pool(scale)
-        return cls(path, scale_of(scale), mixed_versions or accepts_mixed_versions(path))
+        return cls(path, scale_of(scale), mixed_versions or bool(about_publication(path).get("mixed_versions")))
 
     def cell(self, preset: str, seed: int, readout: bool = False) -> Cell:
         """The cell of a run, as a sweep knows it. Each is made once: its configuration takes a while to check."""

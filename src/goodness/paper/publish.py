@@ -23,7 +23,7 @@ from goodness.presets import presets
 from goodness.runs import Run, about_backbone
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.predicted import PREDICTED, VIEWS, packed, read_predicted
-from goodness.sweep.published import PUBLISHED, accepts_mixed_versions, is_published
+from goodness.sweep.published import PUBLISHED, about_publication, is_published
 from goodness.sweep.state import environment_of
 from goodness.sweep.theory import THEORY, examples_kept, has_theory
 from goodness.training.durable import read_json
@@ -87,7 +87,7 @@ def publish(
     out = given.resolve()
     _bring_back(out)
     known = _publication(out)
-    mixed_versions = mixed_versions or accepts_mixed_versions(out)
+    mixed_versions = mixed_versions or bool(known and known.get("mixed_versions"))
     gathered = _gather([Path(one) for one in pools], scale, mixed_versions)
     if known is not None and known["scale"] != gathered.scale.name:
         raise UserError(f"{out} is a publication at the scale {known['scale']}, these runs are {gathered.scale.name}")
@@ -122,7 +122,7 @@ def _publication(out: Path) -> dict[str, Any] | None:
         return None
     if not is_published(out):
         raise UserError(f"{out} holds other things than a publication; choose another --out")
-    known = read_json(out / PUBLISHED)
+    known = about_publication(out)
     if "scale" not in known:
         raise UserError(f"{out} is a single published run; --out is the folder of a whole publication")
     return known
@@ -134,13 +134,11 @@ def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) 
     for folder in folders:
         if not folder.is_dir():
             raise UserError(f"there is no pool {folder}; goodness reproduce makes one")
-        for cell in sorted(folder.iterdir()):
-            if (cell / "cell.json").is_file():
-                what = _what_lies_in(cell, scale)
-                if what is None:
-                    left_out[cell.name] = "no run of the paper's at any scale"
-                else:
-                    found.append((folder, *what))
+        for cell, what in _cells_in(folder, scale):
+            if what is None:
+                left_out[cell.name] = "no run of the paper's at any scale"
+            else:
+                found.append((folder, *what))
     scales = dict.fromkeys(one.name for _, one, _ in found)
     if not found:
         raise UserError(f"{' and '.join(map(str, folders))} hold no run of the paper's; goodness reproduce makes them")
@@ -175,23 +173,22 @@ def _what_lies_in(folder: Path, scale: Scale | None) -> tuple[Scale, Need] | Non
     return None
 
 
-def _needs_in(folder: Path, scale: Scale) -> Iterator[Need]:
+def _cells_in(folder: Path, scale: Scale | None) -> Iterator[tuple[Path, tuple[Scale, Need] | None]]:
+    """Every cell's folder, and what lies in it."""
     for cell in sorted(folder.iterdir()):
-        if (cell / "cell.json").is_file() and (what := _what_lies_in(cell, scale)) is not None:
-            yield what[1]
+        if (cell / "cell.json").is_file():
+            yield cell, _what_lies_in(cell, scale)
 
 
 def _read_and_not(pool: Pool) -> tuple[list[Need], list[str]]:
     """The runs that a publication reads, and the folders in it that it does not: of settings that have changed."""
     needs: list[Need] = []
     earlier: list[str] = []
-    for cell in sorted(pool.path.iterdir()):
-        if (cell / "cell.json").is_file():
-            what = _what_lies_in(cell, pool.scale)
-            if what is None or pool.run(*what[1]) is None:
-                earlier.append(cell.name)
-            else:
-                needs.append(what[1])
+    for cell, what in _cells_in(pool.path, pool.scale):
+        if what is None or pool.run(*what[1]) is None:
+            earlier.append(cell.name)
+        else:
+            needs.append(what[1])
     return needs, earlier
 
 
@@ -212,8 +209,7 @@ def _refuse_another_of_the_same(pool: Pool, other: Pool, need: Need) -> None:
 def _refuse_what_does_not_belong_together(pool: Pool) -> None:
     """What the pool would not hold together is not published together."""
     orders: dict[str, tuple[str, str]] = {}
-    needs = list(_needs_in(pool.path, pool.scale))
-    for preset in dict.fromkeys(preset for preset, _ in needs):
+    for preset in dict.fromkeys(what[1][0] for _, what in _cells_in(pool.path, pool.scale) if what is not None):
         seeds = pool.seeds(preset)
         trouble = pool.trouble(preset, seeds) or pool.trouble(preset, seeds, readout=True)
         if trouble:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -55,12 +55,11 @@ class Reproduced:
     """Figures that could not be drawn, and why."""
 
 
-def plan(labels: Sequence[str], pool: Pool, seeds: Iterable[int] | None = None) -> Plan:
+def plan(labels: Sequence[str], pool: Pool, seeds: Sequence[int] | None = None) -> Plan:
     """The tables, figures and findings of these labels, and every run that they need, once.
 
     `all` is everything. `goodness.paper.names` says what a label means.
     """
-    seeds = None if seeds is None else tuple(seeds)
     tables: dict[str, PaperTable] = {}
     drawn: dict[str, Extra] = {}
     judged: dict[str, Extra] = {}
@@ -92,7 +91,7 @@ def reproduce(
     labels: Sequence[str],
     pool: Pool,
     *,
-    seeds: Iterable[int] | None = None,
+    seeds: Sequence[int] | None = None,
     jobs: int | None = None,
     device: str = "auto",
     data_dir: Path | None = None,
@@ -105,7 +104,6 @@ def reproduce(
     Where a figure or finding reads the check of the theorems, it is made too, of runs that have their weights. A run
     that fails twice is left out, and what needs it is written as incomplete.
     """
-    seeds = None if seeds is None else tuple(seeds)
     asked = plan(labels, pool, seeds)
     missing = pool.missing(asked.needs)
     if missing and is_published(pool.path):
@@ -141,10 +139,9 @@ def reproduce(
     return write(asked, fresh, seeds)
 
 
-def write(asked: Plan, pool: Pool, seeds: Iterable[int] | None = None) -> Reproduced:
+def write(asked: Plan, pool: Pool, seeds: Sequence[int] | None = None) -> Reproduced:
     """Tables, figures and verdicts from the runs that are there. The file of verdicts has all findings, asked for or
     not."""
-    seeds = None if seeds is None else tuple(seeds)
     filled = tuple(fill(one, pool, seeds) for one in asked.tables)
     files: list[Path] = []
     for one in filled:

@@ -33,6 +33,7 @@ class Measured:
     """One number with its 95 % interval and what the paper has for it."""
 
     what: str
+    """What the estimate is, with its unit."""
     estimate: float | None = None
     low: float | None = None
     high: float | None = None
@@ -43,19 +44,12 @@ class Measured:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Verdict:
-    """What the runs say of a finding: the outcome, the number it rests on, and a sentence."""
+class Verdict(Measured):
+    """What the runs say of a finding: the outcome, a sentence, and the number it rests on."""
 
     outcome: Outcome
     sentence: str
     what: str = ""
-    """What the estimate is, with its unit."""
-    estimate: float | None = None
-    low: float | None = None
-    high: float | None = None
-    n: int = 0
-    unit: str = SEEDS
-    paper: float | None = None
     details: tuple[Measured, ...] = ()
 
     def as_dict(self) -> dict[str, Any]:
@@ -151,7 +145,15 @@ def nothing_yet(
     """No runs to judge by; what they would be, the first few, and what the paper has."""
     names = list(dict.fromkeys(missing))
     some = ", ".join(names[:4]) + (", ..." if len(names) > 4 else "")
-    sentence = f"Cannot be told yet, for want of runs: {some}."
+    return _open(f"Cannot be told yet, for want of runs: {some}.", details, what, paper)
+
+
+def not_to_be_told(why: str, details: Sequence[Measured] = ()) -> Verdict:
+    """Runs are there, and there is nothing in them to judge by."""
+    return _open(f"Cannot be told yet: {why}.", details)
+
+
+def _open(sentence: str, details: Sequence[Measured], what: str = "", paper: float | None = None) -> Verdict:
     return Verdict(outcome=OPEN, sentence=sentence, what=what, paper=paper, details=tuple(details))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from goodness.errors import UserError
 from goodness.training.durable import read_json
@@ -18,14 +19,9 @@ def is_published(path: str | os.PathLike[str]) -> bool:
     return (Path(path) / PUBLISHED).is_file()
 
 
-def accepts_mixed_versions(path: str | os.PathLike[str]) -> bool:
-    """Whether this folder is a publication that was made with --mixed-versions."""
-    return is_published(path) and bool(read_json(Path(path) / PUBLISHED).get("mixed_versions"))
-
-
-def published_scale(path: str | os.PathLike[str]) -> str | None:
-    """The scale of the publication in this folder; None where there is none."""
-    return read_json(Path(path) / PUBLISHED).get("scale") if is_published(path) else None
+def about_publication(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """What the publication in this folder says of itself, `scale` and `mixed_versions`; nothing where there is none."""
+    return read_json(Path(path) / PUBLISHED) if is_published(path) else {}
 
 
 def refuse_published(path: str | os.PathLike[str]) -> None:

@@ -22,9 +22,8 @@ def compiler_loading(config: Config, device: torch.device) -> Iterator[None]:
     if not compiles(config, device):
         yield
         return
-    importlib.import_module(
-        "torch._dynamo"
-    )  # here, since two threads that import it at once break each other's imports
+    # Here: two threads that import it at once, as building experts would, break each other's imports.
+    importlib.import_module("torch._dynamo")
     thread = threading.Thread(target=_load_compiler, args=[device], daemon=True)
     thread.start()
     try:
