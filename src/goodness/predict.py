@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, TypeVar
@@ -10,6 +9,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
+from goodness import graphs
 from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
 from goodness.model.stripped import StrippedNetwork
@@ -87,7 +87,7 @@ def block_goodness(
 
 
 def _tokens(network: Network, images: Tensor, compiled: bool) -> Tensor:
-    return (_compiled(Network.tokens) if compiled else Network.tokens)(network, images)
+    return (_for(network, Network.tokens) if compiled else Network.tokens)(network, images)
 
 
 def _outputs(
@@ -99,10 +99,10 @@ def _outputs(
     image's until the first block takes them in; compiled, that makes no copy of them.
     """
     hypotheses, used = labels.repeat(len(start)), _used(network, blocks)
-    first, later = (_compiled(first_block), _compiled(later_block)) if compiled else (first_block, later_block)
+    first, later = (_for(network, one) if compiled else one for one in (first_block, later_block))
     tokens = start
     if network.config.label.is_late:  # no label is in the tokens: one pass for all hypotheses
-        shared = _compiled(shared_block) if compiled else shared_block
+        shared = _for(network, shared_block) if compiled else shared_block
         for depth in range(used):
             output, tokens = shared(network, network.block(depth), tokens, labels, depth + 1 < used)
             yield output
@@ -137,11 +137,9 @@ def shared_block(
     return output, network.hand_on(output.tokens) if goes_on else output.tokens
 
 
-@functools.cache
-def _compiled(function: F) -> F:
-    """Compiled for every size and network it meets, up to a number that a process with several will not reach."""
-    torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 64)
-    return torch.compile(function, dynamic=False)  # type: ignore[return-value]
+def _for(network: Network, function: F) -> F:
+    """The function as compiled for networks like this one."""
+    return graphs.compiled(function, f"{network.config} {network.shape} {network.classes}")
 
 
 @torch.no_grad()

@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import goodness
+from goodness.graphs import compiled
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the tracer looks
@@ -37,7 +38,7 @@ def test_no_graph_is_made_after_the_first_epoch(
 ) -> None:
     torch._dynamo.reset()
     predict = importlib.import_module("goodness.predict")
-    predict._compiled.cache_clear()
+    compiled.cache_clear()
     monkeypatch.setattr(predict, "CHUNK", 4)  # so that evaluation is compiled as well
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     counts = []

@@ -30,6 +30,7 @@ from torch import Tensor
 from goodness.data import pixel_ops
 from goodness.data.pixel_ops import per_sample
 from goodness.errors import ConfigError
+from goodness.graphs import compiled
 from goodness.registry import Registry
 
 operations = (
@@ -161,8 +162,8 @@ def augment(images: Tensor, u: Tensor, recipe: Recipe, flips: bool = True) -> Te
 def compiled_augment(recipe: Recipe) -> Callable[[Tensor, Tensor, Recipe, bool], Tensor]:
     """`augment`, compiled. A round of RandAugment is a third of all there is to trace: several share one graph."""
     if recipe.randaugment_ops < 2:
-        return torch.compile(augment, dynamic=False)
-    stages = tuple(torch.compile(stage, dynamic=False) for stage in (_placed, _operated, _coloured))
+        return compiled(augment, repr(recipe))
+    stages = tuple(compiled(stage, repr(recipe)) for stage in (_placed, _operated, _coloured))
     return functools.partial(_through, stages)
 
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import functools
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from goodness.config import Config
 from goodness.data.images import ImageData, Split
+from goodness.graphs import compiled
 from goodness.local.routing import RouterTerm, routing_of
 from goodness.model.stripped import StrippedNetwork
 from goodness.predict import class_scores
@@ -17,7 +20,7 @@ from goodness.training.moment import Measured, Moment
 from goodness.training.optim import WholeAverage, learning_rate, make_recordable, optimiser, set_learning_rate
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import autocast
+from goodness.training.step import autocast, kind_of
 
 
 class Backprop(ClassifierLoop):
@@ -44,7 +47,8 @@ class Backprop(ClassifierLoop):
         self.average = WholeAverage(self.network, optim.ema)
         self.learning = list(self.network.parameters())
         self.optimisers = [optimiser(dict(self.network.named_parameters()), optim, ("stem.", "blocks."))]
-        self._loss = torch.compile(self._judge, dynamic=False) if self.is_compiled else self._judge
+        judge = compiled(Backprop._judge, kind_of(config)) if self.is_compiled else Backprop._judge
+        self._loss = functools.partial(judge, self)
         if self.guard is not None:
             self.average.make_recordable(device)
             make_recordable(self.optimisers[0], device, self.guard.bad)

@@ -18,6 +18,7 @@ from torch import Tensor
 from goodness.config import Config
 from goodness.diagnostics.margins import training_measures
 from goodness.errors import ConfigError
+from goodness.graphs import compiled
 from goodness.local.facts import Facts, Trio
 from goodness.local.ledger import Ledger
 from goodness.local.negatives import Mined, Mining
@@ -119,6 +120,11 @@ def compiles(config: Config, device: torch.device) -> bool:
     return config.step.compile == "on" or (config.step.compile == "auto" and device.type == "cuda")
 
 
+def kind_of(config: Config) -> str:
+    """What runs that share compiled graphs have in common: all but the seed."""
+    return repr(replace(config, seed=0))
+
+
 def replays(config: Config, device: torch.device) -> bool:
     """Whether the run's steps are recorded and replayed: as asked for, and else on a CUDA device.
 
@@ -198,8 +204,7 @@ class Stepper:
         """The function itself, or its compiled form; shapes are fixed, and every depth may have a graph of its own."""
         if not compiles(self.config, self.device):
             return function
-        torch._dynamo.config.recompile_limit = max(torch._dynamo.config.recompile_limit, 8 * self.blocks)
-        return torch.compile(function, dynamic=False)  # type: ignore[return-value]
+        return compiled(function, kind_of(self.config))
 
     def eager(self) -> Stepper:
         """This stepper with its functions as they are written: a compiled graph gives its gradients but once."""
