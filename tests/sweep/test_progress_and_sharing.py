@@ -108,6 +108,35 @@ def test_the_first_epoch_of_a_newcomer_is_not_counted() -> None:
     assert slots.speeds[2] == pytest.approx(20 / 12, abs=1e-3)
 
 
+def live(slots: Measured, name: str, before: float, pace: float, epochs: int, seen: int) -> None:
+    """A cell from its beginning on: it compiles for so long, then trains."""
+    for epoch in range(seen + 1):
+        slots.observe({name: Seen("g", epoch, before + epoch * pace if epoch else 0.0, epochs)})
+
+
+@pytest.mark.parametrize(("before", "limit"), [(0.0, 1), (9.0, 1), (60.0, 2), (200.0, 4)])
+def test_cells_share_a_card_that_would_wait_for_their_compilers(before: float, limit: int) -> None:
+    """Ten epochs of ten seconds: at no joint speed-up two at once pay where a fifth of a life or more is start-up."""
+    slots = Measured()
+    live(slots, "a", before, 10.0, epochs=10, seen=1 + EPOCHS)
+    for count in (2, 3, 4, 5):
+        slots.speeds[count] = 1.0
+    share = before / (before + 100)
+    assert slots.share == pytest.approx(share)
+    assert slots.gain(2) == pytest.approx(1 / (share / 2 + 1 - share))
+    assert slots.limit == limit
+    remembered = Measured.remembered(json.loads(json.dumps(slots.as_dict())))
+    assert remembered.limit == limit
+    assert f"start-up included {slots.gain(2):.2f}" in slots.note
+
+
+def test_a_cell_that_went_on_from_a_checkpoint_says_nothing_of_its_beginning() -> None:
+    slots = Measured()
+    for epoch in range(5, 10):
+        slots.observe({"a": Seen("g", epoch, 1000.0 + epoch, 20)})
+    assert slots.share == 0
+
+
 def test_cells_whose_pace_alone_is_unknown_say_nothing() -> None:
     slots = Measured()
     clock(slots, {"a": 10.0})

@@ -95,3 +95,22 @@ def test_closing_ends_the_workers(tmp_path: Path) -> None:
         process = engine.workers[0].process
     assert process.returncode is not None
     assert standing(cell, path).state == "stopped"
+
+
+def test_a_worker_keeps_to_the_group_it_has_compiled(engine: WorkerEngine, tmp_path: Path) -> None:
+    first, path = asked(tmp_path, 1)
+    other = [asked(tmp_path, seed, batch=64) for seed in (1, 2)]
+    again, again_path = asked(tmp_path, 2)
+    waiting = [first, again, *(cell for cell, _ in other)]
+    assert engine.choose(waiting) == first  # nothing is compiled yet
+    running = engine.start(first, path)
+    assert engine.choose(waiting[1:]) == other[0][0]  # of a group that nobody is at
+    beside = engine.start(*other[0])
+    assert engine.choose([again, other[1][0]]) == again  # both groups are in work: the first in line
+    assert wait(running) == wait(beside) == 0
+    assert engine.choose([other[1][0], again]) == other[1][0]
+    pids = [one.process.pid for one in engine.workers]
+    handle = engine.start(*other[1])
+    assert handle.worker.process.pid == pids[1]
+    assert engine.choose([again]) == again
+    assert engine.start(again, again_path).worker.process.pid == pids[0]

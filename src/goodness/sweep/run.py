@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import operator
 import os
 import shlex
 import time
@@ -41,6 +42,8 @@ PAUSE = 0.5
 """Seconds between two looks at the cells."""
 
 Watcher = Callable[[Snapshot], None]
+Choice = Callable[[Sequence[Cell]], Cell]
+"""Which of the waiting cells comes next."""
 DataKey = tuple[str, int, int | None]
 """A data set and how it is split."""
 
@@ -190,16 +193,16 @@ def _run_cells(
     slots: Slots = Fixed(jobs or (min(cores(), len(cells)) if kind == "cpu" else 1))
     if jobs is None and kind == "cuda":
         slots = Measured.remembered(plan.sharing)
+    choose: Choice | None = None
     with contextlib.ExitStack() as stack:
-        if engine is None:
-            if kind == "cuda":  # where a process that stays compiles once for all seeds of a preset
-                from goodness.sweep.workers import WorkerEngine  # which its processes run by itself
+        if engine is None and kind == "cuda":  # where a process that stays compiles once for all seeds of a preset
+            from goodness.sweep.workers import WorkerEngine  # which its processes run by itself
 
-                engine = stack.enter_context(WorkerEngine(plan.how, plan.threads))
-            else:
-                engine = LocalEngine(plan.how, plan.threads)
+            engine = workers = stack.enter_context(WorkerEngine(plan.how, plan.threads))
+            choose = workers.choose
+        engine = engine or LocalEngine(plan.how, plan.threads)
         try:
-            Sweeper(cells, folder, engine, slots, watch, pause, again).run()
+            Sweeper(cells, folder, engine, slots, watch, pause, again, choose).run()
         finally:
             if isinstance(slots, Measured) and slots.speeds:
                 dataclasses.replace(plan, sharing=slots.as_dict()).write(folder)
@@ -224,7 +227,9 @@ class Sweeper:
         watch: Watcher | None = None,
         pause: float | None = None,
         again: str = "",
+        choose: Choice | None = None,
     ) -> None:
+        self.choose: Choice = choose or operator.itemgetter(0)
         self.again = again or f"goodness sweep --resume {shlex.quote(str(folder))}"
         self.cells = {cell.folder_name: cell for cell in cells}
         self.folder, self.engine, self.slots = folder, engine, slots
@@ -274,7 +279,8 @@ class Sweeper:
 
     def start_what_fits(self) -> None:
         while self.waiting and len(self.running) + len(self.elsewhere) < self.slots.limit:
-            name = self.waiting.pop(0)
+            name = self.choose([self.cells[name] for name in self.waiting]).folder_name
+            self.waiting.remove(name)
             cell, path = self.cells[name], self.folder / name
             make_ready(path)
             CellFolder(path).write(cell)
@@ -298,7 +304,12 @@ class Sweeper:
                 self.elsewhere.discard(name)
                 self.take_up(name)
         seen = {name: self.places[name] for name in (*self.running, *self.elsewhere)}
-        self.slots.observe({name: Seen(self.cells[name].group, one.epoch, one.seconds) for name, one in seen.items()})
+        self.slots.observe(
+            {
+                name: Seen(self.cells[name].group, one.epoch, one.seconds, self.cells[name].epochs)
+                for name, one in seen.items()
+            }
+        )
 
     def end(self, name: str, code: int, now: Standing) -> None:
         """A cell's process has ended: done, in another's hands, to be tried again, or failed."""

@@ -1,12 +1,13 @@
 """How many cells at once: a number that was given, or on a GPU as many as a measurement says pay.
 
 The measurement costs nothing: the cells' own epochs are the clock. One cell runs alone first, then two, and so on, as
-long as one more adds to what all of them get done together.
+long as one more adds to what all of them get done together. That is their joint speed while they train, and what is
+won where one trains while another still compiles: with a share s of a cell's life before its training, n at once whose
+joint speed is v get 1 / (s / n + (1 - s) / v) times as much done as one after the other.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -25,6 +26,8 @@ class Seen:
     group: str
     epoch: int
     seconds: float
+    epochs: int = 0
+    """Of the whole cell; 0 where nobody knows."""
 
 
 class Slots(Protocol):
@@ -63,12 +66,15 @@ class Fixed:
 
 @dataclass
 class Measured:
-    """As many as pay. `speeds` has the joint speed of so many cells at once, a cell alone being 1."""
+    """As many as pay. `speeds` has the joint speed of so many cells at once in training, a cell alone being 1."""
 
     speeds: dict[int, float] = field(default_factory=dict)
     ceiling: int = MOST
     alone: dict[str, float] = field(default_factory=dict)
     """Seconds an epoch of each group, alone."""
+    lives: dict[str, tuple[float, float]] = field(default_factory=dict)
+    """Of each cell that was seen from its first epoch on, seconds before its training, and of all its life."""
+    _first_epochs: dict[str, Seen] = field(default_factory=dict)  # each cell when its first epochs were done
     _names: frozenset[str] = frozenset()
     _first: dict[str, int] = field(default_factory=dict)  # epochs when this set of cells was first seen
     _from: dict[str, Seen] = field(default_factory=dict)  # each cell once all have settled
@@ -77,27 +83,44 @@ class Measured:
     def limit(self) -> int:
         best = 1
         while best in self.speeds and best < self.ceiling:
-            if self.speeds.get(best + 1, math.inf) < GAIN * self.speeds[best]:  # not measured yet: try
+            if best + 1 in self.speeds and self.gain(best + 1) < GAIN * self.gain(best):  # not measured yet: try
                 break
             best += 1
         return best
 
     @property
+    def share(self) -> float:
+        """Of a cell's life that passes before its training, on average."""
+        before, whole = (sum(part) for part in zip(*self.lives.values(), strict=True)) if self.lives else (0.0, 0.0)
+        return before / whole if whole else 0.0
+
+    def gain(self, count: int) -> float:
+        """What so many at once get done against one after the other."""
+        return 1 / (self.share / count + (1 - self.share) / self.speeds[count])
+
+    @property
     def note(self) -> str:
-        found = ", ".join(f"{count} at once {speed:.2f}" for count, speed in sorted(self.speeds.items()) if count > 1)
+        counts = [count for count in sorted(self.speeds) if count > 1]
+        found = ", ".join(
+            f"{count} at once {self.speeds[count]:.2f}, start-up included {self.gain(count):.2f}" for count in counts
+        )
         return f"joint speed of cells on one GPU: {found} (one alone 1)" if found else ""
 
     @classmethod
     def remembered(cls, found: Mapping[str, Mapping[str, float]]) -> Measured:
         """With what `as_dict` gave, from an earlier day of the same sweep."""
         speeds = {int(count): speed for count, speed in found.get("speeds", {}).items()}
-        return cls(speeds=speeds, alone=dict(found.get("alone", {})))
+        share = found.get("life", {}).get("share", 0.0)
+        lives = {"": (share, 1.0)} if share else {}  # one more cell, as those of that day were on average
+        return cls(speeds=speeds, alone=dict(found.get("alone", {})), lives=lives)
 
     def as_dict(self) -> dict[str, dict[str, float]]:
         """Plain JSON data."""
-        return {"speeds": {str(count): speed for count, speed in self.speeds.items()}, "alone": dict(self.alone)}
+        speeds = {str(count): speed for count, speed in self.speeds.items()}
+        return {"speeds": speeds, "alone": dict(self.alone), "life": {"share": round(self.share, 4)}}
 
     def observe(self, running: Mapping[str, Seen]) -> None:
+        self._time(running)
         names = frozenset(running)
         if names != self._names:
             self._names, self._from = names, {}
@@ -122,6 +145,17 @@ class Measured:
         elif all(seen.group in self.alone for seen in running.values()):
             speed = sum(self.alone[seen.group] / paces[name] for name, seen in running.items())
             self.speeds.setdefault(len(running), round(speed, 3))
+
+    def _time(self, running: Mapping[str, Seen]) -> None:
+        """How long each cell took to begin, once its pace is known: what its first epochs took beyond that pace."""
+        for name, seen in running.items():
+            first = self._first_epochs.get(name)
+            if seen.epoch == 0 or (first is not None and first.epoch == 0):  # not one that goes on from a checkpoint
+                self._first_epochs[name] = seen
+            elif first is not None and seen.epochs and seen.epoch >= first.epoch + EPOCHS:
+                pace = (seen.seconds - first.seconds) / (seen.epoch - first.epoch)
+                before = max(0.0, first.seconds - first.epoch * pace)
+                self.lives[name] = (before, before + seen.epochs * pace)
 
     def too_many(self, running: int) -> None:
         self.ceiling = max(1, min(self.ceiling, running - 1))

@@ -16,6 +16,7 @@ import shlex
 import subprocess
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from goodness.sweep.cell import Cell, CellFolder
@@ -32,16 +33,26 @@ class WorkerEngine:
         self.how, self.threads = how, threads
         self.workers: list[_Worker] = []
 
+    def choose(self, waiting: Sequence[Cell]) -> Cell:
+        """Which of these to start next: one of a group that a free worker has compiled, else of one that no worker is
+        at, else the first."""
+        warm = {one.group for one in self.workers if one.is_free}
+        busy = {one.group for one in self.workers if not one.is_free and not one.is_over}
+        compiled = (cell for cell in waiting if cell.group in warm)
+        untouched = (cell for cell in waiting if cell.group not in busy)
+        return next(compiled, None) or next(untouched, waiting[0])
+
     def start(self, cell: Cell, folder: Path) -> WorkerHandle:
         log = CellFolder(folder).log_path
-        worker = next((one for one in self.workers if one.is_free), None)
+        free = [one for one in self.workers if one.is_free]
+        worker = next((one for one in free if one.group == cell.group), free[0] if free else None)
         if worker is None:
             for over in [one for one in self.workers if one.is_over]:
                 over.dismiss()
                 self.workers.remove(over)
             worker = _Worker(self.threads, log)
             self.workers.append(worker)
-        return worker.take(cell_command(folder, self.how), log)
+        return worker.take(cell_command(folder, self.how), log, cell.group)
 
     def close(self) -> None:
         """Let the idle ones end, and ask one that works to save and stop."""
@@ -73,6 +84,7 @@ class _Worker:
         self.asks, self.answers = self.process.stdin, self.process.stdout
         os.set_blocking(self.answers.fileno(), False)
         self.handle: WorkerHandle | None = None
+        self.group = ""  # of the cell in hand, or the last one: its graphs are compiled here
 
     @property
     def is_over(self) -> bool:
@@ -83,8 +95,8 @@ class _Worker:
     def is_free(self) -> bool:
         return not self.is_over and (self.handle is None or self.handle.code == 0)
 
-    def take(self, command: list[str], log: Path) -> WorkerHandle:
-        self.handle = WorkerHandle(self)
+    def take(self, command: list[str], log: Path, group: str) -> WorkerHandle:
+        self.handle, self.group = WorkerHandle(self), group
         with contextlib.suppress(OSError):  # it has died: poll tells
             self.asks.write(json.dumps({"command": command, "log": str(log)}).encode() + b"\n")
             self.asks.flush()
