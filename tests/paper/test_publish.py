@@ -544,3 +544,49 @@ def test_margins_keep_their_sign() -> None:
         "early_exit": exits,
         "attenuation_points": [[[-1e-9, 0.12, 1.0]], [[0.0, -0.123, 2.35]]],
     }
+
+
+def test_published_runs_are_taken_and_not_trained_again(published: Pool, tmp_path: Path) -> None:
+    from goodness.paper.reproduce import reproduce
+
+    pool = Pool.at("tiny", tmp_path / "pool")
+
+    class Refusing:
+        def start(self, cell: Any, folder: Path) -> Any:
+            raise AssertionError(f"{cell.preset} is trained again")
+
+    asked = ["tab:gamma0_multiseed"]
+    made = reproduce(asked, pool, seeds=[42, 123], device="cpu", engine=Refusing(), published=[published.path])
+    assert made.failed == {}
+    assert (
+        as_dict(made.tables[0])["cells"]
+        == as_dict(fill(paper_table("gamma0_multiseed"), published, [42, 123]))["cells"]
+    )
+    # What a publication lacks is trained beside the runs that came from it, and all are published together.
+    made = reproduce(asked, pool, seeds=[42, 456], device="cpu", published=[published.path])
+    assert made.failed == {}
+    assert len(list(pool.path.glob("*/run/published.json"))) == 2
+    publish([pool.path], tmp_path / "again", figures=False)
+    assert sorted(Pool.at("tiny", tmp_path / "again").runs("gamma0", readout=True)) == [42, 123, 456]
+
+
+def test_a_publication_of_another_version_is_not_taken(copied: Pool, tmp_path: Path) -> None:
+    from goodness.paper.reproduce import reproduce
+
+    for path in copied.path.glob("gamma0-*/run/**/environment.json"):
+        spoil(path, source="of another day")
+    publish([copied.path], tmp_path / "old", figures=False)
+    pool = Pool.at("tiny", tmp_path / "new")
+    with pytest.raises(UserError, match="another version"):
+        reproduce(["tab:gamma0_multiseed"], pool, seeds=[42], device="cpu", published=[tmp_path / "old"])
+    assert not list(pool.path.glob("*/cell.json"))
+    with pytest.raises(UserError, match="no publication"):
+        reproduce(["tab:gamma0_multiseed"], pool, seeds=[42], device="cpu", published=[copied.path])
+
+
+def test_the_command_line_says_which_runs_are_published(published: Pool, tmp_path: Path, capsys: Any) -> None:
+    asked = ["gamma0_multiseed", "--scale", "tiny", "--seeds", "42,456", "--out", str(tmp_path / "pool"), "--dry-run"]
+    assert main(["reproduce", *asked, "--published", str(published.path)]) == 0
+    said = capsys.readouterr().out
+    assert "seed 42: Stage 1 and 2, about 2 s, published" in said.replace("3 s", "2 s")
+    assert "1 of 2 runs to do" in said

@@ -18,7 +18,7 @@ from goodness.paper import extras, judged
 from goodness.paper.filled import Filled, fill
 from goodness.paper.names import Named, named
 from goodness.paper.pool import Pool
-from goodness.paper.reproduce import FIGURES, plan, reproduce
+from goodness.paper.reproduce import FIGURES, found_in, plan, reproduce
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import as_dict, remarks
 from goodness.report.paper_tables import filled_table, findings_table, overview
@@ -69,6 +69,8 @@ class ReproduceArgs(PoolArgs):
     """auto, cpu, cuda, cuda:1, ..."""
     data_dir: Path | None = None
     """Where data sets are kept; else $GOODNESS_DATA, else the user's cache folder."""
+    published: tuple[Path, ...] = ()
+    """Publications, such as results/paper-short, whose runs are taken as they are instead of being trained again."""
     dry_run: bool = False
     """List the runs and what they would take; train nothing."""
 
@@ -111,6 +113,7 @@ def reproduce_command(arguments: list[str]) -> int:
             data_dir=args.data_dir,
             watch=progress.show,
             again=f"goodness reproduce {shlex.join(arguments)}",
+            published=args.published,
         )
     if args.json:
         found = [judged.as_dict(one) for one in made.findings]
@@ -255,7 +258,12 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
     asked = plan(args.names, pool, seeds)
-    missing = pool.missing(asked.needs)
+    known = found_in(args.published, pool, asked.needs)
+    states = {
+        need: "published" if pool.cell(*need).folder_name in known else pool.look(*need, readout).why or "done"
+        for need, readout in asked.needs.items()
+    }
+    missing = {need: readout for need, readout in asked.needs.items() if states[need] not in ("published", "done")}
     if args.json:
         cells = [
             {
@@ -271,10 +279,11 @@ def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
         print_json({"folder": str(pool.path), "cells": cells, "seconds_left": pool.seconds(missing)})
         return 0
     for (preset, seed), readout in asked.needs.items():
-        state = pool.look(preset, seed, readout).why or "done"
         seconds = duration(pool.scale.estimate(preset, readout))
         stages = "Stage 1 and 2" if readout and len(pool.cell(preset, seed, True).stages) > 1 else "Stage 1"
-        out.print(f"{preset}, seed {seed}: {stages}, about {seconds}, {state}", markup=False, soft_wrap=True)
+        out.print(
+            f"{preset}, seed {seed}: {stages}, about {seconds}, {states[preset, seed]}", markup=False, soft_wrap=True
+        )
     out.print(
         f"{len(missing)} of {len(asked.needs)} runs to do in {pool.path}, about {duration(pool.seconds(missing))} on "
         f"{pool.scale.machine}",

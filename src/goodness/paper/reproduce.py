@@ -14,11 +14,11 @@ from goodness.paper.extras import Extra, draw, to_check
 from goodness.paper.filled import Filled, fill
 from goodness.paper.judged import Judged, judge_all, write_findings
 from goodness.paper.names import named
-from goodness.paper.pool import Need, Pool
+from goodness.paper.pool import Need, Needs, Pool
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import write_table
 from goodness.sweep.engine import Engine, How, cores, share_of_cores
-from goodness.sweep.published import is_published
+from goodness.sweep.published import PUBLISHED, is_published
 from goodness.sweep.run import Watcher
 from goodness.sweep.run import fill as run_cells
 from goodness.sweep.theory import has_theory, keep_theory
@@ -98,11 +98,13 @@ def reproduce(
     watch: Watcher | None = None,
     engine: Engine | None = None,
     again: str = "",
+    published: Sequence[Path] = (),
 ) -> Reproduced:
     """Train what is missing (it can be stopped and gone on with at any moment), then write what was asked for.
 
-    Where a figure or finding reads the check of the theorems, it is made too, of runs that have their weights. A run
-    that fails twice is left out, and what needs it is written as incomplete.
+    Runs that lie in one of the publications are copied from there instead. Where a figure or finding reads the check of
+    the theorems, it is made too, of runs that have their weights. A run that fails twice is left out, and what needs it
+    is written as incomplete.
     """
     asked = plan(labels, pool, seeds)
     missing = pool.missing(asked.needs)
@@ -129,6 +131,7 @@ def reproduce(
                 pause=QUICK_PAUSE if is_quick else None,
                 again=again,
                 watch=watch,
+                finished=found_in(published, pool, asked.needs),
             )
     fresh = Pool(pool.path, pool.scale, pool.mixed_versions)
     for need in sorted(to_check(asked.needs)):
@@ -137,6 +140,26 @@ def reproduce(
             with contextlib.suppress(UserError, RunError):  # trained elsewhere: its readers say so
                 keep_theory(run, device=device, data_dir=how.data_dir)
     return write(asked, fresh, seeds)
+
+
+def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> dict[str, Path]:
+    """Folders of runs that publications have and the pool has not begun, by the names they have in both.
+
+    A published run cannot be gone on with: one that lacks the Stage 2 or the check of the theorems that is needed is
+    not taken.
+    """
+    found: dict[str, Path] = {}
+    checked = to_check(needs)
+    for path in publications:
+        if not is_published(path):
+            raise UserError(f"{path} is no publication: it has no {PUBLISHED}; goodness publish makes one")
+        other = Pool.at(pool.scale.name, path, mixed_versions=pool.mixed_versions)
+        for need, readout in needs.items():
+            run, name = other.run(*need, readout), pool.cell(*need).folder_name
+            is_whole = run is not None and (need not in checked or has_theory(run))
+            if is_whole and name not in found and not (pool.path / name).exists():
+                found[name] = path / name
+    return found
 
 
 def write(asked: Plan, pool: Pool, seeds: Sequence[int] | None = None) -> Reproduced:

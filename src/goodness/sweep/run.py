@@ -7,6 +7,7 @@ import dataclasses
 import operator
 import os
 import shlex
+import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -120,11 +121,13 @@ def fill(
     pause: float | None = None,
     again: str = "",
     watch: Watcher | None = None,
+    finished: Mapping[str, Path] | None = None,
 ) -> None:
     """Carry these cells to their end in a folder that may hold others too, which are left alone.
 
     What a sweep refuses is refused here: a folder of other things, a run that is not the cell's. `again` is the command
-    that goes on where this one was stopped.
+    that goes on where this one was stopped. `finished` has folders of cells that are done elsewhere, by name: they are
+    copied.
     """
     folder, how = Path(folder), how or How()
     cells = each_once(cells)
@@ -140,8 +143,24 @@ def fill(
             mixed_versions=mixed_versions,
             sharing=known.sharing if known else {},
         )
+        _take_over(finished or {}, plan, folder, data)
         _begin(cells, plan, folder, data)
         _run_cells(cells, plan, folder, jobs, engine, watch, pause, again)
+
+
+def _take_over(finished: Mapping[str, Path], plan: Plan, folder: Path, data: Mapping[DataKey, str]) -> None:
+    """Copy cells that are done elsewhere, each whole or not at all."""
+    accepted = None if plan.mixed_versions else versions()
+    cells = {cell.folder_name: cell for cell in plan.cells}
+    for name, source in finished.items():
+        refuse_another(cells[name], source, accepted, data[_data_key(cells[name])])
+    if finished:
+        plan.write(folder)
+    for name, source in finished.items():
+        coming = folder / f".{name}.coming"
+        shutil.rmtree(coming, ignore_errors=True)
+        shutil.copytree(source, coming)
+        coming.rename(folder / name)
 
 
 def sweep_results(folder: str | os.PathLike[str]) -> Results:
