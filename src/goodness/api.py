@@ -299,7 +299,8 @@ def prepared(device: torch.device, deterministic: bool, threads: int | None = No
                 torch.set_float32_matmul_precision("highest" if deterministic else "high")
             yield
     finally:
-        torch.use_deterministic_algorithms(before[0])
+        if torch.are_deterministic_algorithms_enabled() != before[0]:  # setting it imports torch's compiler: a second
+            torch.use_deterministic_algorithms(before[0])
         torch.backends.cudnn.benchmark = before[1]
         torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(threads_before)

@@ -831,3 +831,17 @@ def test_a_folder_whose_name_is_not_text_has_a_page_too(tmp_path: Path) -> None:
     goodness.train(shrunk("demo", {**EASY, "epochs": 1}), out=place, device="cpu")
     page = write_report([goodness.load(place)], tmp_path / "page.html", figures=False)
     assert "<html" in page.read_text()
+
+
+@pytest.mark.parametrize(("accuracies", "cost"), [((0.92, 0.83), True), ((0.83, 0.92), False), ((0.92, 0.915), False)])
+def test_blocks_that_cost_accuracy_are_named_though_each_works(accuracies: tuple[float, float], cost: bool) -> None:
+    judged = [{"depth": depth, "verdict": "works", "share": 1.0, "evidence": 1.0, "reason": ""} for depth in (0, 1)]
+    measures = [{"accuracy": one} for one in accuracies]
+    run = {
+        "stage": "s1",
+        "state": "finished",
+        "accuracy": {"value": accuracies[-1], "split": "test"},
+        "blocks": {"judged": judged, "measures": measures},
+    }
+    text = page_words.headline(run, [run])["text"]
+    assert ("Block 1 costs accuracy: 92.0 % without it, 83.0 % with it." in text) == cost

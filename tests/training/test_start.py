@@ -99,3 +99,16 @@ def test_no_command_waits_for_the_compiler() -> None:
     program = "import sys, goodness.cli, goodness.api; print('torch._dynamo' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_looking_at_a_run_needs_no_compiler(tmp_path: Path) -> None:
+    """torch's optimisers import it; what reads a finished run has none."""
+    goodness.train("demo", data="digits-sample", epochs=1, out=tmp_path / "run", device="cpu")
+    program = (
+        "import sys; from goodness.cli import main; main(sys.argv[1:]); print('torch._dynamo' in sys.modules or "
+        "'torch._inductor' in sys.modules)"
+    )
+    for command in ("health", "eval"):
+        asked = [sys.executable, "-c", program, command, str(tmp_path / "run"), "--device", "cpu"]
+        found = subprocess.run(asked, capture_output=True, text=True, check=True)
+        assert found.stdout.splitlines()[-1] == "False", command

@@ -8,6 +8,8 @@ from typing import Any
 
 from rich.table import Table
 
+from goodness.report.words import what_later_blocks_cost
+
 SAYS_NOTHING = 0.995
 """From here on the prediction-stability bound rounds to every image."""
 
@@ -40,12 +42,16 @@ def blocks_table(found: dict[str, Any], name: str) -> Table:
 
 
 def verdict_lines(found: dict[str, Any]) -> Iterator[str]:
-    """One plain sentence for each block that does not pull its weight; one for all where every block does."""
+    """One plain sentence for each block that does not pull its weight, one for all where every block does; and one
+    where the later blocks do harm."""
     idle = [(depth, one) for depth, one in enumerate(found["verdict"]) if one["verdict"] != "works"]
     for depth, one in idle:
         yield f"block {depth} {one['verdict']}: {one['reason']}"
     if not idle:
-        yield "every block works"
+        yield "every block works: by itself it tells right labels from wrong ones"
+    cost = what_later_blocks_cost(found["truncation"])
+    if cost:
+        yield cost
 
 
 def groups_table(found: dict[str, Any]) -> Table:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from goodness.report.words import is_number, named_blocks, number, part_of
+from goodness.report.words import is_number, named_blocks, number, part_of, what_later_blocks_cost
 
 ABOUT_AS_ACCURATE = 0.02
 """Accuracies that differ by less than this do not tell a riding network from a working one."""
@@ -80,10 +80,18 @@ def headline(run: dict[str, Any], runs: Sequence[dict[str, Any]]) -> dict[str, s
         tone = "works"
     else:
         said, tone = "It is too early to tell its blocks apart: none separates right from wrong yet.", "unknown"
+    cost = what_later_blocks_cost(_accuracies(run["blocks"].get("measures", [])))
+    said += f" {cost[0].upper()}{cost[1:]}." if cost else ""
     if run["state"] != "finished":
         done, of = run["epochs"]["done"], run["epochs"]["of"]
         said = f"So far ({done} of {of or '?'} epochs): {said[0].lower()}{said[1:]}"
     return {"text": said, "tone": tone}
+
+
+def _accuracies(blocks: Sequence[dict[str, Any]]) -> list[float]:
+    """Of the network cut off behind every block; empty where one is not on record."""
+    found = [part_of(block, "accuracy") for block in blocks]
+    return found if all(map(is_number, found)) else []
 
 
 def _riding_in_words(riding: list[dict[str, Any]], judged: list[dict[str, Any]]) -> str:

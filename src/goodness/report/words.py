@@ -37,6 +37,28 @@ def named_blocks(depths: Sequence[int]) -> str:
     return f"block{'s' * (len(depths) > 1)} {listed([str(depth) for depth in depths])}"
 
 
+COSTS = 0.01
+"""Accuracy that the later blocks must cost before anything is said of it."""
+
+
+def what_later_blocks_cost(accuracies: Sequence[float]) -> str:
+    """A sentence where the network would be more accurate without its last blocks, from the accuracies of blocks 0..d;
+    empty where it would not.
+
+    >>> what_later_blocks_cost([0.918, 0.921, 0.879, 0.831])
+    'blocks 2 and 3 cost accuracy: 92.1 % without them, 83.1 % with them'
+    >>> what_later_blocks_cost([0.9, 0.92, 0.915])
+    ''
+    """
+    if not accuracies or max(accuracies) - accuracies[-1] <= COSTS:
+        return ""
+    best = max(range(len(accuracies)), key=lambda depth: accuracies[depth])
+    later = list(range(best + 1, len(accuracies)))
+    verb, them = ("costs", "it") if len(later) == 1 else ("cost", "them")
+    before, after = percent(accuracies[best], 1), percent(accuracies[-1], 1)
+    return f"{named_blocks(later)} {verb} accuracy: {before} without {them}, {after} with {them}"
+
+
 def listed(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
