@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from goodness.cli import COMMANDS, main
+from goodness.cli import COMMANDS, listing, main
 
 TINY = [
     *("--model.width", "16", "--model.block.heads", "2", "--model.block.hidden", "16"),
@@ -172,6 +172,21 @@ def test_presets_are_listed_with_their_differences(capsys: pytest.CaptureFixture
     assert rows["lcff-dense"]["changes"]["rule.gamma"] == 1.0
     assert all(row["about"] and row["parameters"] > 1e5 for row in rows.values())
     assert "lcff-dense" in run(capsys, "presets")[1]
+
+
+@pytest.mark.parametrize(("columns", "words", "changes"), [(80, (), False), (120, (), True), (80, ("lcff",), True)])
+def test_presets_fit_the_terminal(
+    columns: int,
+    words: tuple[str, ...],
+    changes: bool,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(listing.out, "_width", columns)
+    shown = run(capsys, "presets", *words)[1]
+    assert ("rule.gamma" in shown) == changes
+    assert max(map(len, shown.splitlines())) <= columns
+    assert "…" not in shown
 
 
 def test_presets_are_found_by_a_word_in_either_case(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,7 +32,7 @@ def nearest(name: str, known: Iterable[str]) -> str:
     >>> nearest("gated-dens", ["gated-dense", "lcff-dense", "demo"])
     "did you mean 'gated-dense'?"
     """
-    names = sorted(known)
+    names = sorted(set(known))
     close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     if close:
         return "did you mean " + " or ".join(f"'{one}'" for one in close) + "?"

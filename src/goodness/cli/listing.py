@@ -24,6 +24,9 @@ from goodness.presets import base_of, preset, presets, section_of
 from goodness.report import tables
 from goodness.report.progress import Progress
 
+WIDE = 100
+"""Columns of a terminal that has room for what every preset changes."""
+
 
 @dataclass(kw_only=True)
 class PresetsArgs:
@@ -77,7 +80,7 @@ def presets_command(arguments: list[str]) -> int:
     if args.json:
         print_json(rows)
     else:
-        out.print(tables.presets_table(rows))
+        out.print(tables.presets_table(rows, changes=bool(words) or out.width >= WIDE))
     return 0
 
 

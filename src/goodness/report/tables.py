@@ -84,23 +84,25 @@ def health_table(title: str, blocks: list[dict[str, Any]]) -> Table | str:
     return table
 
 
-def presets_table(rows: list[dict[str, Any]]) -> Table:
-    """One row per preset under its section's title; readable at a hundred columns."""
+def presets_table(rows: list[dict[str, Any]], *, changes: bool = True) -> Table:
+    """One row per preset under its section's title; readable at a hundred columns, without the changes at eighty."""
     table = Table(title="Presets: goodness train NAME", title_justify="left", box=box.HORIZONTALS, pad_edge=False)
     table.add_column("name", no_wrap=True)
     table.add_column("what it is")
-    table.add_column("differs from its base", overflow="fold")  # no setting's name is cut short
+    if changes:
+        table.add_column("differs from its base", overflow="fold")  # no setting's name is cut short
     table.add_column("paper", justify="right", no_wrap=True)
     table.add_column("size", justify="right", no_wrap=True)
     for section, group in itertools.groupby(rows, key=lambda row: section_of(row["name"])):
         table.add_row("", f"[bold]{escape(section)}[/bold]")
         for row in group:
-            base = f"{row['base']}: {_changes(row['changes'])}" if row["base"] else "-"
+            base = escape(f"{row['base']}: {_changes(row['changes'])}" if row["base"] else "-")
             about = " ".join(row["about"].split())
             size = f"{row['parameters'] / 1e6:.2f} M"
-            table.add_row(row["name"], escape(about), escape(base), _in_the_paper(row.get("paper")), size)
+            middle = [base] if changes else []
+            table.add_row(row["name"], escape(about), *middle, _in_the_paper(row.get("paper")), size)
         table.add_section()
-    table.caption = (
+    table.caption = ("" if changes else "What each changes: goodness presets WORD, or a wider terminal. ") + (
         "paper: what it prints for this run, per cent: Stage 1 on the test images, below it with flip TTA (S2: Stage 2 "
         "with TTA, where it has no other). size: parameters, the terms' own included; the paper's networks have 5.5 to "
         "8 million, ours with memory a little more, dense ones and those of width 128 less (docs/decisions.md)."
