@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import types
+import weakref
 from typing import Any, TypeVar
 
 import torch
@@ -16,7 +17,7 @@ import torch
 F = TypeVar("F", bound=Any)
 
 KEPT = 64
-"""Functions that stay compiled: of a few kinds of run, about ten each."""
+"""Functions that stay compiled, the last ones that were used: of a few kinds of run, about ten each."""
 GRAPHS = 256
 """Of one function at most: every depth, and every size of a batch, may have its own."""
 
@@ -33,4 +34,6 @@ def compiled(function: F, kind: str) -> F:
         function.__closure__,
     )
     own.__kwdefaults__ = function.__kwdefaults__
+    # The graphs hang on the code, and hold it, where no garbage collector looks: they go when the function does.
+    weakref.finalize(own, torch._dynamo.eval_frame.reset_code, own.__code__)
     return torch.compile(own, dynamic=False)  # type: ignore[return-value]

@@ -570,6 +570,93 @@ def test_published_runs_are_taken_and_not_trained_again(published: Pool, tmp_pat
     assert sorted(Pool.at("tiny", tmp_path / "again").runs("gamma0", readout=True)) == [42, 123, 456]
 
 
+def test_a_run_that_was_taken_without_its_second_stage_is_trained_when_that_is_asked_for(
+    copied: Pool, tmp_path: Path
+) -> None:
+    from goodness.paper.reproduce import reproduce
+
+    whole, bare = tmp_path / "whole", tmp_path / "bare"
+    publish([copied.path], whole, figures=False)
+    shutil.rmtree(copied.path / copied.cell("gamma0", 42).folder_name / "run" / "readout")
+    publish([copied.path], bare, figures=False)
+    pool = Pool.at("tiny", tmp_path / "new")
+    place = pool.path / pool.cell("gamma0", 42).folder_name / "run"
+    for publication, is_copy in ((bare, False), (whole, True)):
+        reproduce(["tab:gamma_sweep"], pool, seeds=[42], device="cpu", published=[bare])
+        assert (place / "published.json").is_file()
+        assert not (place / "readout").exists()
+        made = reproduce(["tab:gamma0_multiseed"], pool, seeds=[42], device="cpu", published=[publication])
+        assert made.failed == {}
+        assert (place / "readout" / "published.json").is_file() == is_copy
+        shutil.rmtree(pool.path)
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("run/result.json", "{", "is not taken from"),
+        ("run/published.json", None, "it is no published run: files are missing"),
+        ("cell.json", None, "it is no published run: files are missing"),
+    ],
+)
+def test_a_damaged_run_is_named_and_trained(
+    name: str, text: str | None, words: str, published: Pool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damaged = tmp_path / "damaged"
+    shutil.copytree(published.path, damaged)
+    file = damaged / published.cell("gamma0", 42).folder_name / name
+    file.unlink() if text is None else file.write_text(text)
+    asked = ["reproduce", "gamma0_multiseed", "--scale", "tiny", "--seeds", "42", "--out", str(tmp_path / "pool")]
+    assert main([*asked, "--device", "cpu", "--published", str(damaged)]) == 0
+    assert words in capsys.readouterr().err
+    assert not list((tmp_path / "pool").glob("*/run/published.json"))
+
+
+def test_a_publication_whose_page_is_damaged_is_told(published: Pool, tmp_path: Path) -> None:
+    shutil.copytree(published.path, tmp_path / "q")
+    (tmp_path / "q" / "published.json").write_text("[]")
+    with pytest.raises(UserError, match="is not what goodness publish writes"):
+        Pool.at("tiny", tmp_path / "q")
+
+
+def test_a_read_only_publication_gives_runs_that_can_be_changed(published: Pool, tmp_path: Path) -> None:
+    from goodness.paper.reproduce import reproduce
+
+    shutil.copytree(published.path, tmp_path / "locked")
+    for path in (tmp_path / "locked").rglob("*"):
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    pool = Pool.at("tiny", tmp_path / "pool")
+    reproduce(["tab:gamma0_multiseed"], pool, seeds=[42], device="cpu", published=[tmp_path / "locked"])
+    assert all(path.stat().st_mode & 0o200 for path in pool.path.rglob("*"))
+
+
+def test_another_training_that_takes_a_place_is_told(copied: Pool, tmp_path: Path) -> None:
+    publish([copied.path], tmp_path / "out", figures=False)
+    folder = copied.path / copied.cell("gamma0", 42).folder_name / "run"
+    shutil.rmtree(folder / "readout")
+    spoil(folder / "result.json", weights_sha256="e" * 64)
+    made = publish([copied.path], tmp_path / "out", figures=False)
+    assert made.replaced == {folder.parent.name: "its Stage 2"}
+
+
+def test_a_publication_of_another_scale_is_refused(published: Pool, tmp_path: Path) -> None:
+    from goodness.paper.reproduce import reproduce
+
+    with pytest.raises(UserError, match="has runs at the scale 'tiny', not 'short'"):
+        reproduce(["mgc"], Pool.at("short", tmp_path / "new"), device="cpu", published=[published.path])
+
+
+def test_seconds_of_runs_that_shared_a_gpu_are_not_shown(copied: Pool, tmp_path: Path) -> None:
+    folder = copied.path / copied.cell("bp-strong", 42).folder_name
+    for device, shown in (("cpu", True), ("cuda", False)):
+        spoil(folder / "run" / "environment.json", device=device)
+        (folder / "shared").touch()
+        publish([copied.path], tmp_path / device, figures=False)
+        for pool in (Pool.at("tiny", copied.path), Pool.at("tiny", tmp_path / device)):
+            cells = as_dict(fill(paper_table("efficiency"), pool))["cells"]
+            assert ("shared a GPU" in str(cells)) != shown
+
+
 def test_a_publication_of_another_version_is_not_taken(copied: Pool, tmp_path: Path) -> None:
     from goodness.paper.reproduce import reproduce
 
@@ -588,5 +675,5 @@ def test_the_command_line_says_which_runs_are_published(published: Pool, tmp_pat
     asked = ["gamma0_multiseed", "--scale", "tiny", "--seeds", "42,456", "--out", str(tmp_path / "pool"), "--dry-run"]
     assert main(["reproduce", *asked, "--published", str(published.path)]) == 0
     said = capsys.readouterr().out
-    assert "seed 42: Stage 1 and 2, about 2 s, published" in said.replace("3 s", "2 s")
+    assert [line.endswith(", published") for line in said.splitlines() if "seed 42:" in line] == [True]
     assert "1 of 2 runs to do" in said

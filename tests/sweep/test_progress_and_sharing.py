@@ -130,6 +130,26 @@ def test_cells_share_a_card_that_would_wait_for_their_compilers(before: float, l
     assert f"start-up included {slots.gain(2):.2f}" in slots.note
 
 
+def test_the_share_is_that_of_a_cell_alone_and_an_earlier_day_keeps_its_weight() -> None:
+    slots = Measured(alone={"g": 10.0})
+    live(slots, "a", 100.0, 20.0, epochs=10, seen=1 + EPOCHS)  # beside another: half the pace
+    assert slots.share == pytest.approx(0.5)
+    remembered = Measured.remembered(json.loads(json.dumps(slots.as_dict())))
+    live(remembered, "b", 0.0, 10.0, epochs=20, seen=1 + EPOCHS)
+    assert remembered.share == pytest.approx(100 / 400)
+
+
+def test_cells_of_known_pace_come_next_until_the_joint_speed_is_known() -> None:
+    slots = Measured()
+    assert list(slots.wanted) == []
+    clock(slots, {"a": 10.0})
+    assert list(slots.wanted) == ["g"]
+    clock(slots, {"a": 20.0, "b": 20.0})
+    assert slots.limit == 1
+    assert list(slots.wanted) == []
+    assert list(Fixed(3).wanted) == []
+
+
 def test_a_cell_that_went_on_from_a_checkpoint_says_nothing_of_its_beginning() -> None:
     slots = Measured()
     for epoch in range(5, 10):

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import functools
+import gc
+import importlib
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -25,14 +29,15 @@ def data() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def quick_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.import_module("goodness.predict"), "CHUNK", 4)  # so that evaluation is compiled too
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     torch._dynamo.reset()
     compiled.cache_clear()
 
 
-def graphs_traced(preset: str, seed: int, folder: Path) -> int:
+def graphs_traced(preset: str, seed: int, folder: Path, **changes: Any) -> int:
     torch._dynamo.utils.counters.clear()
-    goodness.train(shrunk(preset, COMPILED), seed=seed, out=folder, device="cpu")
+    goodness.train(shrunk(preset, COMPILED), seed=seed, out=folder, device="cpu", changes=changes)
     return torch._dynamo.utils.counters["stats"]["unique_graphs"]
 
 
@@ -45,3 +50,24 @@ def test_a_dense_run_behind_one_with_experts(tmp_path: Path) -> None:
 def test_a_second_seed_traces_nothing(preset: str, tmp_path: Path) -> None:
     assert graphs_traced(preset, 1, tmp_path / "one") > 0
     assert graphs_traced(preset, 2, tmp_path / "two") == 0
+    assert graphs_traced(preset, 1, tmp_path / "three", **{"optim.lr": 1e-3, "epochs": 2}) == 0
+    assert graphs_traced(preset, 1, tmp_path / "four", **{"model.block.hidden": 12}) > 0
+
+
+def test_graphs_go_with_the_function_that_is_no_longer_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    graphs: list[weakref.ref[torch.fx.GraphModule]] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: Any) -> Any:
+        graphs.append(weakref.ref(graph))
+        return graph.forward
+
+    def doubled(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    monkeypatch.setattr(torch, "compile", functools.partial(torch.compile.func, backend=backend))
+    for kind in ("a", "b"):
+        assert compiled(doubled, kind)(torch.ones(2)).tolist() == [2.0, 2.0]
+    assert [one() is None for one in graphs] == [False, False]
+    compiled.cache_clear()
+    gc.collect()
+    assert [one() is None for one in graphs] == [True, True]

@@ -18,7 +18,7 @@ from goodness.paper import extras, judged
 from goodness.paper.filled import Filled, fill
 from goodness.paper.names import Named, named
 from goodness.paper.pool import Pool
-from goodness.paper.reproduce import FIGURES, found_in, plan, reproduce
+from goodness.paper.reproduce import FIGURES, Taken, found_in, plan, reproduce
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import as_dict, remarks
 from goodness.report.paper_tables import filled_table, findings_table, overview
@@ -75,6 +75,13 @@ class ReproduceArgs(PoolArgs):
     """List the runs and what they would take; train nothing."""
 
 
+def _say_what_was_taken(taken: Taken) -> None:
+    for note in taken.notes:
+        err.print(note, markup=False, soft_wrap=True)
+    if taken.folders:
+        err.print(f"{len(taken.folders)} runs from publications")
+
+
 def paper_command(arguments: list[str]) -> int:
     args = tyro.cli(PaperArgs, args=arguments, prog="goodness paper")
     if args.out is not None and not args.out.is_dir():
@@ -127,6 +134,7 @@ def reproduce_command(arguments: list[str]) -> int:
         for folder in dict.fromkeys(file.parent for file in made.files):
             count = sum(file.parent == folder for file in made.files)
             out.print(f"{count} files in {folder}", markup=False, soft_wrap=True)
+    _say_what_was_taken(made.taken)
     for (preset, seed), why in list(made.failed.items())[:5]:
         err.print(f"missing: {preset}, seed {seed} ({why})", markup=False, soft_wrap=True)
     if made.failed:
@@ -259,8 +267,9 @@ def _print_lines(lines: Iterable[str]) -> None:
 def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
     asked = plan(args.names, pool, seeds)
     known = found_in(args.published, pool, asked.needs)
+    _say_what_was_taken(known)
     states = {
-        need: "published" if pool.cell(*need).folder_name in known else pool.look(*need, readout).why or "done"
+        need: "published" if pool.cell(*need).folder_name in known.folders else pool.look(*need, readout).why or "done"
         for need, readout in asked.needs.items()
     }
     missing = {need: readout for need, readout in asked.needs.items() if states[need] not in ("published", "done")}
@@ -271,7 +280,8 @@ def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
                 "seed": seed,
                 "readout": readout,
                 "folder": pool.cell(preset, seed).folder_name,
-                "is_done": (preset, seed) not in missing,
+                "is_done": states[preset, seed] == "done",
+                "state": states[preset, seed],
                 "seconds": pool.scale.estimate(preset, readout),
             }
             for (preset, seed), readout in asked.needs.items()

@@ -26,7 +26,7 @@ from goodness.sweep.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.sweep.published import PUBLISHED, about_publication, is_published
 from goodness.sweep.state import environment_of
 from goodness.sweep.theory import THEORY, examples_kept, has_theory
-from goodness.training.durable import read_json
+from goodness.training.durable import copy_contents, read_json
 from goodness.training.run import RunFolder
 
 NOT_PUBLISHED: Mapping[str, str] = {
@@ -52,6 +52,8 @@ class Published:
     """Folders of the pools that were not published, and why."""
     earlier: tuple[str, ...] = ()
     """Folders published before that the scale or the preset of today does not ask for; they stay, read by nothing."""
+    replaced: Mapping[str, str] = field(default_factory=dict)
+    """Folders published before that gave way to another training, and what they had that it has not."""
 
     @property
     def size(self) -> int:
@@ -95,9 +97,10 @@ def publish(
     shutil.rmtree(building, ignore_errors=True)
     try:
         if known is not None:
-            shutil.copytree(out, building)
+            copy_contents(out, building)
         building.mkdir(parents=True, exist_ok=True)
         before = Pool(out, gathered.scale, mixed_versions)
+        replaced = _replaced(before, gathered)
         for need, sources in gathered.where.items():
             _publish_cell([*sources, before], need, building)
         _write(building / PUBLISHED, {"scale": gathered.scale.name, "mixed_versions": mixed_versions})
@@ -110,10 +113,24 @@ def publish(
     finally:
         shutil.rmtree(building, ignore_errors=True)
     kept = tuple(need for need in needs if need not in gathered.where)
-    return Published(out, gathered.scale.name, tuple(gathered.where), kept, gathered.left_out, tuple(earlier))
+    return Published(out, gathered.scale.name, tuple(gathered.where), kept, gathered.left_out, tuple(earlier), replaced)
 
 
 # Which runs
+
+
+def _replaced(before: Pool, gathered: _Gathered) -> dict[str, str]:
+    """Published runs that give way to another training of theirs, and what goes with them, by folder."""
+    found: dict[str, str] = {}
+    for need, pools in gathered.where.items():
+        old, new = before.run(*need), pools[0].run(*need)
+        if old is None or new is None or _weights(old) == _weights(new):
+            continue
+        gone = ["its Stage 2"] if _stage_2(before, need) and not any(_stage_2(pool, need) for pool in pools) else []
+        if has_theory(old) and not any(has_theory(run) for pool in pools if (run := pool.run(*need))):
+            gone.append("its check of the theorems")
+        found[before.cell(*need).folder_name] = " and ".join(gone)
+    return found
 
 
 def _publication(out: Path) -> dict[str, Any] | None:
@@ -253,6 +270,8 @@ def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
     place = CellFolder(target / cell.folder_name)
     shutil.rmtree(place.path, ignore_errors=True)
     place.write(cell)
+    if CellFolder(first.path.parent).shared_path.exists():
+        place.mark_shared()
     _publish_run(first, place.run.path)
     if has_theory(checked):
         _write(place.run.path / THEORY, reduced.theory(read_json(checked.path / THEORY)), indent=None)

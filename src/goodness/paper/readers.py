@@ -18,7 +18,9 @@ from goodness.local.collaboration import Constant
 from goodness.measures import attenuation_ratio
 from goodness.paper.numbers import Cell
 from goodness.runs import Run
+from goodness.sweep.cell import CellFolder
 from goodness.sweep.predicted import read_predicted
+from goodness.sweep.state import environment_of
 from goodness.training.durable import read_json
 from goodness.training.run import RunFolder
 
@@ -218,6 +220,7 @@ def _parameters(run: Run, cell: Cell) -> float:
 
 def _seconds(run: Run, cell: Cell) -> float:
     """The median epoch's, evaluation included where it was evaluated; compilation falls into the first."""
+    _require_alone(run)
     times = [float(line["seconds"]) for line in run.metrics]
     if len(times) < 2:
         raise Unreadable("one epoch")
@@ -225,7 +228,14 @@ def _seconds(run: Run, cell: Cell) -> float:
 
 
 def _hours(run: Run, cell: Cell) -> float:
+    _require_alone(run)
     return (float(run.result["seconds"]) + float(_readout(run).result["seconds"])) / 3600
+
+
+def _require_alone(run: Run) -> None:
+    """A GPU that several runs share gives each a part of its time."""
+    if CellFolder(run.path.parent).shared_path.exists() and environment_of(run).get("device") != "cpu":
+        raise Unreadable("shared a GPU")
 
 
 def _epochs_to_the_end(run: Run, cell: Cell) -> float:

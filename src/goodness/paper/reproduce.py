@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from goodness.errors import RunError, UserError
@@ -18,12 +18,13 @@ from goodness.paper.pool import Need, Needs, Pool
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import write_table
 from goodness.sweep.engine import Engine, How, cores, share_of_cores
-from goodness.sweep.published import PUBLISHED, is_published
+from goodness.sweep.published import about_publication, is_published
 from goodness.sweep.run import Watcher
 from goodness.sweep.run import fill as run_cells
+from goodness.sweep.state import VERSION, why_not
 from goodness.sweep.theory import has_theory, keep_theory
 from goodness.sweep.workers import WorkerEngine
-from goodness.training.run import choose_device
+from goodness.training.run import choose_device, versions
 
 TABLES, FIGURES = "tables", "figures"
 """Folders of the pool that hold what was made of its runs."""
@@ -41,6 +42,16 @@ class Plan:
     needs: dict[Need, bool]
 
 
+@dataclass
+class Taken:
+    """What publications had of the runs that were needed."""
+
+    folders: dict[str, Path] = field(default_factory=dict)
+    """Of those that were taken, by the names they have in the pool too."""
+    notes: list[str] = field(default_factory=list)
+    """Of those that lie there and could not be, and why."""
+
+
 @dataclass(frozen=True)
 class Reproduced:
     """What was written."""
@@ -53,6 +64,7 @@ class Reproduced:
     """Runs that are still not there, and why."""
     undrawn: dict[str, str]
     """Figures that could not be drawn, and why."""
+    taken: Taken = field(default_factory=Taken)
 
 
 def plan(labels: Sequence[str], pool: Pool, seeds: Sequence[int] | None = None) -> Plan:
@@ -107,7 +119,7 @@ def reproduce(
     is written as incomplete.
     """
     asked = plan(labels, pool, seeds)
-    missing = pool.missing(asked.needs)
+    missing, known = pool.missing(asked.needs), found_in(published, pool, asked.needs)
     if missing and is_published(pool.path):
         raise UserError(
             f"{pool.path} is a publication that lacks {len(missing)} runs, and nothing is trained there; choose "
@@ -131,7 +143,7 @@ def reproduce(
                 pause=QUICK_PAUSE if is_quick else None,
                 again=again,
                 watch=watch,
-                finished=found_in(published, pool, asked.needs),
+                finished=known.folders,
             )
     fresh = Pool(pool.path, pool.scale, pool.mixed_versions)
     for need in sorted(to_check(asked.needs)):
@@ -139,27 +151,55 @@ def reproduce(
         if run is not None and not has_theory(run):
             with contextlib.suppress(UserError, RunError):  # trained elsewhere: its readers say so
                 keep_theory(run, device=device, data_dir=how.data_dir)
-    return write(asked, fresh, seeds)
+    return replace(write(asked, fresh, seeds), taken=known)
 
 
-def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> dict[str, Path]:
-    """Folders of runs that publications have and the pool has not begun, by the names they have in both.
+def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
+    """The runs that publications have and the pool has not begun.
 
     A published run cannot be gone on with: one that lacks the Stage 2 or the check of the theorems that is needed is
-    not taken.
+    not taken, and one that was taken before is exchanged for one that has them. Runs of another version are refused.
     """
-    found: dict[str, Path] = {}
-    checked = to_check(needs)
+    found = Taken()
+    checked, accepted = to_check(needs), None if pool.mixed_versions else versions()
     for path in publications:
-        if not is_published(path):
-            raise UserError(f"{path} is no publication: it has no {PUBLISHED}; goodness publish makes one")
+        scale = about_publication(path).get("scale")
+        if scale is None:
+            raise UserError(f"{path} is no publication; goodness publish makes one")
+        if scale != pool.scale.name:
+            raise UserError(f"{path} has runs at the scale '{scale}', not '{pool.scale.name}'")
         other = Pool.at(pool.scale.name, path, mixed_versions=pool.mixed_versions)
         for need, readout in needs.items():
-            run, name = other.run(*need, readout), pool.cell(*need).folder_name
-            is_whole = run is not None and (need not in checked or has_theory(run))
-            if is_whole and name not in found and not (pool.path / name).exists():
-                found[name] = path / name
+            cell, here, there = (
+                pool.cell(*need, readout),
+                *(one.path / pool.cell(*need).folder_name for one in (pool, other)),
+            )
+            is_free = not here.exists() or (is_published(here / "run") and pool.run(*need, readout) is None)
+            if not there.exists() or not is_free or cell.folder_name in found.folders:
+                continue
+            lacks = _what_it_lacks(other, need, readout, checked)
+            if lacks:
+                found.notes.append(f"{need[0]}, seed {need[1]}, is not taken from {path}: {lacks}")
+                continue
+            trouble = why_not(cell, there, accepted, None)
+            if trouble:
+                raise UserError(
+                    f"{there} is not taken for {need[0]}, seed {need[1]}: it holds a run with {trouble}. Leave {path} "
+                    "out" + (", or accept it with --mixed-versions" if trouble.startswith(VERSION) else "")
+                )
+            found.folders[cell.folder_name] = there
     return found
+
+
+def _what_it_lacks(publication: Pool, need: Need, readout: bool, checked: Collection[Need]) -> str:
+    """Why a run that lies in a publication is not enough; empty where it is."""
+    folder = publication.path / publication.cell(*need).folder_name
+    seen = publication.look(*need, readout)
+    if seen.run is None:
+        return "it has no Stage 2" if readout and publication.run(*need) is not None else seen.why
+    if not (folder / "cell.json").is_file() or not is_published(folder / "run"):
+        return "it is no published run: files are missing"
+    return "it has no check of the theorems" if need in checked and not has_theory(seen.run) else ""
 
 
 def write(asked: Plan, pool: Pool, seeds: Sequence[int] | None = None) -> Reproduced:

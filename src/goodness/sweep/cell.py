@@ -132,6 +132,15 @@ class CellFolder:
     def readout(self) -> Run:
         return Run(self.path / "run" / READOUT)
 
+    @property
+    def shared_path(self) -> Path:
+        """There where the cell has run beside others: its seconds are not its own."""
+        return self.path / "shared"
+
+    def mark_shared(self) -> None:
+        if self.path.is_dir() and not self.shared_path.exists():
+            self.shared_path.touch()
+
     def write(self, cell: Cell) -> None:
         """Say what is asked for, the whole configuration included: whoever works on the cell needs no more."""
         self.path.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,10 @@ def is_published(path: str | os.PathLike[str]) -> bool:
 
 def about_publication(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What the publication in this folder says of itself, `scale` and `mixed_versions`; nothing where there is none."""
-    return read_json(Path(path) / PUBLISHED) if is_published(path) else {}
+    found = read_json(Path(path) / PUBLISHED) if is_published(path) else {}
+    if not isinstance(found, dict):
+        raise UserError(f"{Path(path) / PUBLISHED} is not what goodness publish writes; restore it from a copy")
+    return found
 
 
 def refuse_published(path: str | os.PathLike[str]) -> None:

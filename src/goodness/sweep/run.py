@@ -29,9 +29,11 @@ from goodness.sweep.plan import (
     refuse_other_things,
 )
 from goodness.sweep.progress import Place, Snapshot
+from goodness.sweep.published import is_published
 from goodness.sweep.sharing import Fixed, Measured, Seen, Slots
-from goodness.sweep.state import Standing, make_ready, record_failure, refuse_another, standing
+from goodness.sweep.state import VERSION, Standing, make_ready, record_failure, refuse_another, standing, why_not
 from goodness.sweep.tables import RESULTS, write_results
+from goodness.training.durable import copy_contents, sync_folder
 from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted, fingerprint
 from goodness.training.run import choose_device, versions
@@ -41,6 +43,9 @@ TRIES = 2
 """A cell that fails is tried once more."""
 PAUSE = 0.5
 """Seconds between two looks at the cells."""
+
+COMING = ".coming"
+"""How the name of a folder ends that is being copied."""
 
 Watcher = Callable[[Snapshot], None]
 Choice = Callable[[Sequence[Cell]], Cell]
@@ -144,6 +149,8 @@ def fill(
             sharing=known.sharing if known else {},
         )
         _take_over(finished or {}, plan, folder, data)
+        for cell in cells:
+            _make_room(cell, folder / cell.folder_name)
         _begin(cells, plan, folder, data)
         _run_cells(cells, plan, folder, jobs, engine, watch, pause, again)
 
@@ -153,14 +160,30 @@ def _take_over(finished: Mapping[str, Path], plan: Plan, folder: Path, data: Map
     accepted = None if plan.mixed_versions else versions()
     cells = {cell.folder_name: cell for cell in plan.cells}
     for name, source in finished.items():
-        refuse_another(cells[name], source, accepted, data[_data_key(cells[name])])
+        trouble = why_not(cells[name], source, accepted, data[_data_key(cells[name])])
+        if trouble:
+            raise UserError(
+                f"{source} is not taken for the cell '{cells[name].group}', seed {cells[name].seed}: it holds a run "
+                f"with {trouble}. Leave that folder out"
+                + (", or accept it with --mixed-versions" if trouble.startswith(VERSION) else "")
+            )
+    for left in folder.glob(f".*{COMING}"):
+        shutil.rmtree(left)
     if finished:
         plan.write(folder)
     for name, source in finished.items():
-        coming = folder / f".{name}.coming"
-        shutil.rmtree(coming, ignore_errors=True)
-        shutil.copytree(source, coming)
+        coming = folder / f".{name}{COMING}"
+        copy_contents(source, coming)
+        if (folder / name).exists():  # a published copy that lacks something
+            shutil.rmtree(folder / name)
         coming.rename(folder / name)
+        sync_folder(folder)
+
+
+def _make_room(cell: Cell, path: Path) -> None:
+    """A published run has no weights to go on from: where it lacks what is asked for now, it is trained anew."""
+    if is_published(path / "run") and standing(cell, path).state != "done":
+        shutil.rmtree(path)
 
 
 def sweep_results(folder: str | os.PathLike[str]) -> Results:
@@ -298,7 +321,9 @@ class Sweeper:
 
     def start_what_fits(self) -> None:
         while self.waiting and len(self.running) + len(self.elsewhere) < self.slots.limit:
-            name = self.choose([self.cells[name] for name in self.waiting]).folder_name
+            waiting = [self.cells[name] for name in self.waiting]
+            wanted = [cell for cell in waiting if cell.group in self.slots.wanted]
+            name = self.choose(wanted or waiting).folder_name
             self.waiting.remove(name)
             cell, path = self.cells[name], self.folder / name
             make_ready(path)
@@ -323,6 +348,8 @@ class Sweeper:
                 self.elsewhere.discard(name)
                 self.take_up(name)
         seen = {name: self.places[name] for name in (*self.running, *self.elsewhere)}
+        for name in seen if len(seen) > 1 else ():
+            CellFolder(self.folder / name).mark_shared()
         self.slots.observe(
             {
                 name: Seen(self.cells[name].group, one.epoch, one.seconds, self.cells[name].epochs)

@@ -8,7 +8,7 @@ joint speed is v get 1 / (s / n + (1 - s) / v) times as much done as one after t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -41,6 +41,11 @@ class Slots(Protocol):
         """What was found out, in words."""
         ...
 
+    @property
+    def wanted(self) -> Collection[str]:
+        """Groups whose cells should come next, for what they will tell; none where it is all the same."""
+        ...
+
     def observe(self, running: Mapping[str, Seen]) -> None:
         """Look at the cells that run now, by name."""
         ...
@@ -56,6 +61,7 @@ class Fixed:
 
     limit: int
     note: str = ""
+    wanted: Collection[str] = ()
 
     def observe(self, running: Mapping[str, Seen]) -> None:
         pass
@@ -89,10 +95,18 @@ class Measured:
         return best
 
     @property
+    def wanted(self) -> Collection[str]:
+        """While the joint speed of so many is not known: groups whose speed alone is, or it never would be."""
+        return () if self.limit in self.speeds else frozenset(self.alone)
+
+    @property
     def share(self) -> float:
         """Of a cell's life that passes before its training, on average."""
-        before, whole = (sum(part) for part in zip(*self.lives.values(), strict=True)) if self.lives else (0.0, 0.0)
+        before, whole = self._sums()
         return before / whole if whole else 0.0
+
+    def _sums(self) -> tuple[float, float]:
+        return sum(before for before, _ in self.lives.values()), sum(whole for _, whole in self.lives.values())
 
     def gain(self, count: int) -> float:
         """What so many at once get done against one after the other."""
@@ -110,14 +124,16 @@ class Measured:
     def remembered(cls, found: Mapping[str, Mapping[str, float]]) -> Measured:
         """With what `as_dict` gave, from an earlier day of the same sweep."""
         speeds = {int(count): speed for count, speed in found.get("speeds", {}).items()}
-        share = found.get("life", {}).get("share", 0.0)
-        lives = {"": (share, 1.0)} if share else {}  # one more cell, as those of that day were on average
+        life = found.get("life", {})
+        lives = {"": (life["before"], life["whole"])} if life else {}
         return cls(speeds=speeds, alone=dict(found.get("alone", {})), lives=lives)
 
     def as_dict(self) -> dict[str, dict[str, float]]:
         """Plain JSON data."""
         speeds = {str(count): speed for count, speed in self.speeds.items()}
-        return {"speeds": speeds, "alone": dict(self.alone), "life": {"share": round(self.share, 4)}}
+        before, whole = self._sums()
+        life = {"before": round(before, 3), "whole": round(whole, 3)} if whole else {}
+        return {"speeds": speeds, "alone": dict(self.alone), "life": life}
 
     def observe(self, running: Mapping[str, Seen]) -> None:
         self._time(running)
@@ -155,7 +171,7 @@ class Measured:
             elif first is not None and seen.epochs and seen.epoch >= first.epoch + EPOCHS:
                 pace = (seen.seconds - first.seconds) / (seen.epoch - first.epoch)
                 before = max(0.0, first.seconds - first.epoch * pace)
-                self.lives[name] = (before, before + seen.epochs * pace)
+                self.lives[name] = (before, before + seen.epochs * self.alone.get(seen.group, pace))  # as if alone
 
     def too_many(self, running: int) -> None:
         self.ceiling = max(1, min(self.ceiling, running - 1))

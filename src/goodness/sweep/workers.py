@@ -36,7 +36,7 @@ class WorkerEngine:
     def choose(self, waiting: Sequence[Cell]) -> Cell:
         """Which of these to start next: one of a group that a free worker has compiled, else of one that no worker is
         at, else the first."""
-        warm = {one.group for one in self.workers if one.is_free}
+        warm = {group for one in self.workers if one.is_free for group in one.groups}
         busy = {one.group for one in self.workers if not one.is_free and not one.is_over}
         compiled = (cell for cell in waiting if cell.group in warm)
         untouched = (cell for cell in waiting if cell.group not in busy)
@@ -45,7 +45,7 @@ class WorkerEngine:
     def start(self, cell: Cell, folder: Path) -> WorkerHandle:
         log = CellFolder(folder).log_path
         free = [one for one in self.workers if one.is_free]
-        worker = next((one for one in free if one.group == cell.group), free[0] if free else None)
+        worker = next((one for one in free if cell.group in one.groups), free[0] if free else None)
         if worker is None:
             for over in [one for one in self.workers if one.is_over]:
                 over.dismiss()
@@ -84,7 +84,8 @@ class _Worker:
         self.asks, self.answers = self.process.stdin, self.process.stdout
         os.set_blocking(self.answers.fileno(), False)
         self.handle: WorkerHandle | None = None
-        self.group = ""  # of the cell in hand, or the last one: its graphs are compiled here
+        self.group = ""  # of the cell in hand, or the last one
+        self.groups: set[str] = set()  # of all its cells: their graphs are compiled here
 
     @property
     def is_over(self) -> bool:
@@ -97,6 +98,7 @@ class _Worker:
 
     def take(self, command: list[str], log: Path, group: str) -> WorkerHandle:
         self.handle, self.group = WorkerHandle(self), group
+        self.groups.add(group)
         with contextlib.suppress(OSError):  # it has died: poll tells
             self.asks.write(json.dumps({"command": command, "log": str(log)}).encode() + b"\n")
             self.asks.flush()

@@ -100,6 +100,21 @@ def sweep_partial(folder: Path) -> None:
             leftover.unlink()
 
 
+def copy_contents(source: Path, target: Path) -> None:
+    """A folder's files under another name, without their permissions: what is read-only there is to be changed here.
+    What cannot be copied whole is not left there."""
+    try:
+        for path in (source, *sorted(source.rglob("*"))):
+            place = target / path.relative_to(source)
+            if path.is_dir():
+                place.mkdir(parents=path == source)
+            else:
+                shutil.copyfile(path, place)
+    except OSError as trouble:
+        shutil.rmtree(target, ignore_errors=True)
+        raise RunError(f"could not copy {source}: {trouble.strerror or trouble}") from trouble
+
+
 def read_json(path: str | os.PathLike[str]) -> Any:
     """The object in a JSON file; a missing or damaged file is a RunError."""
     try:

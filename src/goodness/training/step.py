@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
@@ -120,9 +120,13 @@ def compiles(config: Config, device: torch.device) -> bool:
     return config.step.compile == "on" or (config.step.compile == "auto" and device.type == "cuda")
 
 
+NOT_IN_GRAPHS = {"preset", "seed", "split_seed", "val", "epochs", "optim", "keep", "readout"}
+"""Settings that no compiled function sees."""
+
+
 def kind_of(config: Config) -> str:
-    """What runs that share compiled graphs have in common: all but the seed."""
-    return repr(replace(config, seed=0))
+    """What runs that share compiled graphs have in common: every setting that a graph may depend on."""
+    return repr([getattr(config, one.name) for one in fields(config) if one.name not in NOT_IN_GRAPHS])
 
 
 def replays(config: Config, device: torch.device) -> bool:
