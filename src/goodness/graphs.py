@@ -35,5 +35,7 @@ def compiled(function: F, kind: str) -> F:
     )
     own.__kwdefaults__ = function.__kwdefaults__
     # The graphs hang on the code, and hold it, where no garbage collector looks: they go when the function does.
-    weakref.finalize(own, torch._C._dynamo.eval_frame.reset_code, own.__code__)
+    from torch._C._dynamo.eval_frame import reset_code  # with what compiles alone
+
+    weakref.finalize(own, reset_code, own.__code__)
     return torch.compile(own, dynamic=False)  # type: ignore[return-value]
