@@ -37,5 +37,5 @@ def compiled(function: F, kind: str) -> F:
     # The graphs hang on the code, and hold it, where no garbage collector looks: they go when the function does.
     from torch._C._dynamo.eval_frame import reset_code  # with what compiles alone
 
-    weakref.finalize(own, reset_code, own.__code__)
+    weakref.finalize(own, reset_code, own.__code__).atexit = False
     return torch.compile(own, dynamic=False)  # type: ignore[return-value]
