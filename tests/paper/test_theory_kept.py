@@ -16,8 +16,9 @@ from goodness.paper import extras
 from goodness.paper.pool import Pool
 from goodness.paper.publish import publish
 from goodness.paper.reproduce import reproduce
+from goodness.runs import Run
 from goodness.sweep.run import sweep_results
-from goodness.sweep.theory import GRADIENTS, THEORY
+from goodness.sweep.theory import GRADIENTS, THEORY, examples_kept, has_theory
 from goodness.sweep.work import work
 from goodness.training.durable import read_json
 from in_this_process import InThisProcess
@@ -149,3 +150,11 @@ def test_a_check_of_fewer_images_does_not_take_the_place_of_one_of_more(
     assert (run / THEORY).read_bytes() == first
     assert main([*asked, str(GRADIENTS)]) == 0
     assert read_json(run / THEORY)["coverage_examples"] == GRADIENTS  # as many took its place
+
+
+@pytest.mark.parametrize(("text", "is_kept"), [("{}", True), ('{"examples": ', False), ("[]", False), (None, False)])
+def test_a_check_that_cannot_be_read_is_none(text: str | None, is_kept: bool, tmp_path: Path) -> None:
+    if text is not None:
+        (tmp_path / THEORY).write_text(text)
+    assert has_theory(Run(tmp_path)) == is_kept
+    assert examples_kept(Run(tmp_path)) == 0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 from goodness.diagnostics.theory import theory_of_run
 from goodness.errors import RunError
@@ -18,16 +19,20 @@ half a minute at the paper's size without one."""
 
 def has_theory(run: Run) -> bool:
     """Whether it keeps a check that can be read."""
-    return examples_kept(run) > 0
+    return _kept(run) is not None
 
 
 def examples_kept(run: Run) -> int:
     """On how many images' gradients the check that a run keeps was made; 0 without one that can be read."""
+    return int((_kept(run) or {}).get("examples", 0))
+
+
+def _kept(run: Run) -> dict[str, Any] | None:
     try:
         found = read_json(run.path / THEORY)
     except RunError:
-        return 0
-    return int(found.get("examples", 0)) if isinstance(found, dict) else 0
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def keep_theory(run: Run, *, device: str = "auto", data_dir: str | os.PathLike[str] | None = None) -> None:
