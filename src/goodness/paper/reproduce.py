@@ -21,7 +21,7 @@ from goodness.sweep.engine import Engine, How, cores, share_of_cores
 from goodness.sweep.published import about_publication, is_published
 from goodness.sweep.run import Watcher
 from goodness.sweep.run import fill as run_cells
-from goodness.sweep.state import VERSION, why_not
+from goodness.sweep.state import refuse_another
 from goodness.sweep.theory import has_theory, keep_theory
 from goodness.sweep.workers import WorkerEngine
 from goodness.training.run import choose_device, versions
@@ -170,10 +170,8 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
             raise UserError(f"{path} has runs at the scale '{scale}', not '{pool.scale.name}'")
         other = Pool.at(pool.scale.name, path, mixed_versions=pool.mixed_versions)
         for need, readout in needs.items():
-            cell, here, there = (
-                pool.cell(*need, readout),
-                *(one.path / pool.cell(*need).folder_name for one in (pool, other)),
-            )
+            cell = pool.cell(*need, readout)
+            here, there = pool.path / cell.folder_name, path / cell.folder_name
             is_free = not here.exists() or (is_published(here / "run") and pool.run(*need, readout) is None)
             if not there.exists() or not is_free or cell.folder_name in found.folders:
                 continue
@@ -181,12 +179,7 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
             if lacks:
                 found.notes.append(f"{need[0]}, seed {need[1]}, is not taken from {path}: {lacks}")
                 continue
-            trouble = why_not(cell, there, accepted, None)
-            if trouble:
-                raise UserError(
-                    f"{there} is not taken for {need[0]}, seed {need[1]}: it holds a run with {trouble}. Leave {path} "
-                    "out" + (", or accept it with --mixed-versions" if trouble.startswith(VERSION) else "")
-                )
+            refuse_another(cell, there, accepted, None, instead=f"leave {path} out")
             found.folders[cell.folder_name] = there
     return found
 

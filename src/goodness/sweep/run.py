@@ -31,7 +31,7 @@ from goodness.sweep.plan import (
 from goodness.sweep.progress import Place, Snapshot
 from goodness.sweep.published import is_published
 from goodness.sweep.sharing import Fixed, Measured, Seen, Slots
-from goodness.sweep.state import VERSION, Standing, make_ready, record_failure, refuse_another, standing, why_not
+from goodness.sweep.state import Standing, make_ready, record_failure, refuse_another, standing
 from goodness.sweep.tables import RESULTS, write_results
 from goodness.training.durable import copy_contents, sync_folder
 from goodness.training.lock import acquire, release
@@ -148,42 +148,38 @@ def fill(
             mixed_versions=mixed_versions,
             sharing=known.sharing if known else {},
         )
-        _take_over(finished or {}, plan, folder, data)
-        for cell in cells:
-            _make_room(cell, folder / cell.folder_name)
+        _take_over(finished or {}, cells, plan, folder, data)
         _begin(cells, plan, folder, data)
         _run_cells(cells, plan, folder, jobs, engine, watch, pause, again)
 
 
-def _take_over(finished: Mapping[str, Path], plan: Plan, folder: Path, data: Mapping[DataKey, str]) -> None:
-    """Copy cells that are done elsewhere, each whole or not at all."""
+def _take_over(
+    finished: Mapping[str, Path], cells: Iterable[Cell], plan: Plan, folder: Path, data: Mapping[DataKey, str]
+) -> None:
+    """Copy cells that are done elsewhere, each whole or not at all.
+
+    A published run that lies here has no weights to go on from: where it lacks what is asked for now, it goes.
+    """
     accepted = None if plan.mixed_versions else versions()
-    cells = {cell.folder_name: cell for cell in plan.cells}
-    for name, source in finished.items():
-        trouble = why_not(cells[name], source, accepted, data[_data_key(cells[name])])
-        if trouble:
-            raise UserError(
-                f"{source} is not taken for the cell '{cells[name].group}', seed {cells[name].seed}: it holds a run "
-                f"with {trouble}. Leave that folder out"
-                + (", or accept it with --mixed-versions" if trouble.startswith(VERSION) else "")
-            )
+    for cell in cells:
+        source = finished.get(cell.folder_name)
+        if source is not None:
+            refuse_another(cell, source, accepted, data[_data_key(cell)], instead=f"leave {source.parent} out")
+    for cell in cells:
+        path = folder / cell.folder_name
+        if is_published(path / "run") and standing(cell, path).state != "done":
+            shutil.rmtree(path)
     for left in folder.glob(f".*{COMING}"):
         shutil.rmtree(left)
     if finished:
         plan.write(folder)
     for name, source in finished.items():
+        if (folder / name).exists():  # whole by now
+            continue
         coming = folder / f".{name}{COMING}"
         copy_contents(source, coming)
-        if (folder / name).exists():  # a published copy that lacks something
-            shutil.rmtree(folder / name)
         coming.rename(folder / name)
         sync_folder(folder)
-
-
-def _make_room(cell: Cell, path: Path) -> None:
-    """A published run has no weights to go on from: where it lacks what is asked for now, it is trained anew."""
-    if is_published(path / "run") and standing(cell, path).state != "done":
-        shutil.rmtree(path)
 
 
 def sweep_results(folder: str | os.PathLike[str]) -> Results:
@@ -322,8 +318,8 @@ class Sweeper:
     def start_what_fits(self) -> None:
         while self.waiting and len(self.running) + len(self.elsewhere) < self.slots.limit:
             waiting = [self.cells[name] for name in self.waiting]
-            wanted = [cell for cell in waiting if cell.group in self.slots.wanted]
-            name = self.choose(wanted or waiting).folder_name
+            telling = self.slots.wanted
+            name = self.choose([cell for cell in waiting if cell.group in telling] or waiting).folder_name
             self.waiting.remove(name)
             cell, path = self.cells[name], self.folder / name
             make_ready(path)

@@ -51,25 +51,25 @@ def standing(cell: Cell, path: Path) -> Standing:
     return Standing(state=state, epoch=epoch, epochs=cell.epochs, accuracy=accuracy, seconds=seconds, error=error)
 
 
-def refuse_another(cell: Cell, path: Path, versions: Mapping[str, Any] | None, data: str | None) -> None:
-    """Refuse a run that lies there and is not the one asked for, naming the first difference.
+def refuse_another(
+    cell: Cell, path: Path, versions: Mapping[str, Any] | None, data: str | None, *, instead: str = ""
+) -> None:
+    """Refuse a run that lies there and is not the one asked for, naming the first difference and what to do instead.
 
     `versions` are those that it must have been made by, `data` the hash that its images must have; None accepts any.
     """
-    trouble = why_not(cell, path, versions, data)
-    if trouble:
-        raise UserError(
-            f"{path} holds a run with {trouble}. It is not taken for the cell '{cell.group}', seed "
-            f"{cell.seed}: choose another --out, or remove it (rm -r {shlex.quote(str(path))})"
-            + (", or accept it with --mixed-versions" if trouble.startswith(VERSION) else "")
-        )
-
-
-def why_not(cell: Cell, path: Path, versions: Mapping[str, Any] | None, data: str | None) -> str:
-    """The first difference between the cell and what lies there, of either stage; empty where there is none."""
     folder = CellFolder(path)
-    runs = [run for run in (folder.run, folder.readout) if (run.path / "config.json").is_file()]
-    return next(filter(None, (difference(cell, run, versions, data) for run in runs)), "")
+    for run in (folder.run, folder.readout):
+        if not (run.path / "config.json").is_file():
+            continue
+        trouble = difference(cell, run, versions, data)
+        if trouble:
+            instead = instead or f"choose another --out, or remove it (rm -r {shlex.quote(str(path))})"
+            raise UserError(
+                f"{run.path} holds a run with {trouble}. It is not taken for the cell '{cell.group}', seed "
+                f"{cell.seed}: {instead}"
+                + (", or accept it with --mixed-versions" if trouble.startswith(VERSION) else "")
+            )
 
 
 VERSION = "another version: "
