@@ -14,7 +14,7 @@ from goodness.paper.filled import fill
 from goodness.paper.numbers import cell
 from goodness.paper.pool import Pool, default_pool
 from goodness.paper.reproduce import reproduce
-from goodness.paper.suites import paper_table
+from goodness.paper.suites import all_seeds, paper_table
 from goodness.paper.writing import remarks, shown
 from goodness.sweep.cell import Cell
 from goodness.training.durable import read_json, write_json
@@ -45,6 +45,33 @@ def test_a_finished_run_is_found_by_preset_and_seed(trained: Pool) -> None:
     assert trained.runs("gamma0", readout=True).keys() == {42, 123}
     assert sorted(trained.runs("lcff")) == [42]
     assert trained.runs("multi-tech") == {}
+
+
+def test_a_table_takes_further_seeds_once_all_of_its_rows_have_them(copied: Pool) -> None:
+    """freeriding has one seed in the paper; the pool has a second of gamma0 alone."""
+    label = "freeriding"
+    presets = ("gamma0", "cp-fair", "lcff")
+    assert paper_table(label).needs(copied.scale).keys() == {(preset, 42) for preset in presets}
+    assert all_seeds(paper_table(label), copied) is None
+    for preset in presets[1:]:
+        copy_as_seed(copied, preset, 123)
+    pool = again(copied)
+    assert all_seeds(paper_table(label), pool) == (42, 123)
+    filled = fill(paper_table(label), pool)
+    assert len(filled.needs) == 6
+    assert filled.state == "complete"
+    assert {len(ours.values) for ours in filled.ours.values() if ours.wanted and ours.values} == {2}
+    spoil(place(copied, "lcff", 123) / "environment.json", source="another")
+    assert all_seeds(paper_table(label), again(copied)) is None
+
+
+def copy_as_seed(pool: Pool, preset: str, seed: int) -> None:
+    """A run of another seed, made of one that is there."""
+    there, new = (pool.path / pool.cell(preset, one).folder_name for one in (42, seed))
+    shutil.copytree(there, new)
+    spoil(new / "run" / "config.json", seed=seed)
+    if (new / "cell.json").is_file():
+        spoil(new / "cell.json", seed=seed)
 
 
 def test_a_run_without_its_stage_2_is_found_for_stage_1_alone(trained: Pool) -> None:

@@ -91,6 +91,14 @@ def test_seeds_are_the_papers_unless_others_are_given() -> None:
     assert seeds_of(unsaid, FULL) == (42,)
 
 
+def test_other_seeds_stand_in_for_the_one_that_a_table_of_one_seed_has() -> None:
+    alone = cell("bp_ff_ablation", "FF backbone (stripped, ~6–8 M), BP, weak", "Test no-TTA")
+    assert alone.seed == 42
+    assert seeds_of(alone, FULL) == (42,)
+    assert seeds_of(alone, FULL, [42, 123]) == (42, 123)
+    assert seeds_of(alone, FULL, [7]) == (7,)
+
+
 def test_the_same_run_stands_once_for_all_tables() -> None:
     each = [one.needs(FULL) for one in paper_tables()]
     together = union(each)

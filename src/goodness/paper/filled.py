@@ -1,7 +1,8 @@
 """One of the paper's tables with our numbers beside it: every cell filled from the pool, or with the reason why not.
 
-Nothing of the paper's enters ours. A mean is over the seeds that the paper's is over, and says how many there are; runs
-that do not belong together (another version, other data, other test images) give none.
+Nothing of the paper's enters ours. A mean is over the seeds that the paper's is over, and over more where every row has
+them; it says how many there are. Runs that do not belong together (another version, other data, other test images) give
+none.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from goodness.paper.derived import InTable, OfPair, derived
 from goodness.paper.numbers import Cell
 from goodness.paper.pool import Need, Pool
 from goodness.paper.readers import Unreadable
-from goodness.paper.suites import PaperTable, is_left_out, runs_of, seeds_of
+from goodness.paper.suites import PaperTable, all_seeds, is_left_out, runs_of, seeds_of
 from goodness.runs import Run
 from goodness.stats import MeanAndStd, mean_and_std
 from goodness.sweep.state import environment_of
@@ -98,8 +99,8 @@ def is_near(cell: Cell, ours: Ours) -> bool | None:
 
 
 def fill(one: PaperTable, pool: Pool, seeds: Iterable[int] | None = None) -> Filled:
-    """A table from the runs that lie in the pool."""
-    filler = _Filler(one, pool, None if seeds is None else tuple(seeds))
+    """A table from the runs that lie in the pool: of these seeds, or the paper's and all more that every row has."""
+    filler = _Filler(one, pool, all_seeds(one, pool) if seeds is None else tuple(seeds))
     needs = one.needs(pool.scale, filler.seeds)
     missing = pool.missing(needs)
     return Filled(

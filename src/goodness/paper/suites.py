@@ -6,6 +6,7 @@ says whether Stage 2 is needed. A cell where the paper prints no number asks for
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -99,17 +100,39 @@ def is_left_out(cell: Cell) -> bool:
 
 
 def seeds_of(cell: Cell, scale: Scale, seeds: Iterable[int] | None = None) -> tuple[int, ...]:
-    """The seeds of a cell: its own; else those given; else as many of the paper's as it averages over (one, where it
-    does not say). A cell of one seed that was not asked for has none."""
+    """The seeds of a cell: its own, in a table that tells seeds apart; else those given; else as many of the paper's as
+    it averages over (one, where it does not say). A cell of one seed that was not asked for has none."""
     asked = None if seeds is None else tuple(dict.fromkeys(seeds))
     allowed = asked or SEEDS[: scale.most_seeds]
-    if cell.seed is not None:
+    if cell.seed is not None and (asked is None or _tells_seeds_apart(cell.table)):
         return (cell.seed,) if cell.seed in allowed else ()
     if asked is not None:
         return asked
     named = re.search(r"^seeds (\d+(?:(?:, | and )\d+)*)", cell.note)  # where the paper averages over some alone
     wanted = tuple(map(int, re.findall(r"\d+", named[1]))) if named else SEEDS[: cell.n or 1]
     return tuple(seed for seed in wanted if seed in allowed) or allowed[:1]
+
+
+@functools.cache
+def _tells_seeds_apart(label: str) -> bool:
+    """Whether a table has numbers of several single seeds. Where one seed is all that the paper ran, others may stand
+    in its place."""
+    return len({cell.seed for cell in table(label) if cell.seed is not None}) > 1
+
+
+def all_seeds(one: PaperTable, pool: Pool) -> tuple[int, ...] | None:
+    """The paper's seeds and all further ones that every row of the table has, so that rows stay comparable; None where
+    there are no more than the paper's, or not yet those."""
+    needs = one.needs(pool.scale)
+    own = {seed for _, seed in needs}
+    here = [set(pool.seeds(preset)) for preset in {preset for preset, _ in needs}]
+    everywhere = set[int].intersection(*here) if here else set[int]()
+    whole = {seed for seed in everywhere - own if not pool.missing(one.needs(pool.scale, [seed]))}
+    found = tuple(sorted(own | whole, key=lambda seed: (SEEDS.index(seed) if seed in SEEDS else len(SEEDS), seed)))
+    wanted = one.needs(pool.scale, found)
+    is_whole = bool(whole) and not pool.missing(wanted)
+    belong = is_whole and not any(pool.trouble(preset, found, readout) for (preset, _), readout in wanted.items())
+    return found if belong else None
 
 
 def union(all_needs: Iterable[Mapping[Need, bool]]) -> dict[Need, bool]:
