@@ -144,8 +144,8 @@ ALL = (
         name="accumulation-makes-blocks-ride",
         says="Under gamma above zero the deepest block separates less by itself than under gamma = 0.",
         where="tab:freeriding, tab:gated_full, tab:L8_sep",
-        rule="Unit: seeds, paired; ratio of the deepest mined separations. Holds where it is below one with its "
-        "interval in every pair of rules; does not where it is above one in a pair.",
+        rule="Unit: seeds, paired; ratio of the deepest mined separations, which may be below zero. Holds where it is "
+        "below one with its interval in every pair of rules; does not where it is above one in a pair.",
         presets=tuple(dict.fromkeys(preset for pair in RIDING for preset in pair)),
         judge=partial(
             judges_of_health.riding,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
@@ -34,6 +33,7 @@ from goodness.stats import (
     Interval,
     correlation,
     equivalence,
+    mean_interval,
     paired_bootstrap,
 )
 
@@ -151,20 +151,22 @@ def _on_images(runs: Runs, a: str, b: str) -> Interval | None:
     return Interval(100 * found.mean, 100 * found.low, 100 * found.high, n)
 
 
+def _shares(runs: Runs, preset: str, local: str) -> dict[int, float]:
+    """The deepest mined separation as a share of the local rule's, by seed, wherever that one has any to lose.
+
+    It may be below zero. Hence its mean and interval are not taken over logarithms, in which shares near zero,
+    whatever they are, lie endlessly far apart."""
+    mine, theirs = (of.over_seeds(runs, one, lambda run: of.deepest(run, "sep_cur_mined")) for one in (preset, local))
+    return {seed: mine[seed] / theirs[seed] for seed in mine if theirs.get(seed, 0) > 0}
+
+
 def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]) -> Verdict:
     """The deepest block's separation under accumulation over that under the local rule; below one in every pair."""
 
-    def log_separation(run: Run) -> float | None:
-        value = of.deepest(run, "sep_cur_mined")
-        return None if value is None else math.log(max(value, 1e-3))  # a block below zero rides as much as one can
-
     details, found = [], []
     for local, cumulative in pairs:
-        apart = of.differences(runs, cumulative, local, log_separation)
-        useful = of.over_seeds(runs, local, lambda run: of.deepest(run, "sep_cur_mined"))
-        apart = {seed: value for seed, value in apart.items() if useful[seed] > 0}  # else there is nothing to lose
-        if apart:
-            one = ratio_interval([math.exp(value) for value in apart.values()])
+        if shares := _shares(runs, cumulative, local):
+            one = mean_interval(list(shares.values()))
             found.append((local, cumulative, one))
             what = f"deepest separation, {cumulative} over {local}"
             details.append(measured(what, one, paper=paper.get(cumulative)))
@@ -264,20 +266,15 @@ def compensated(runs: Runs, mgc: str, local: str, cumulative: str) -> Verdict:
     missing = [preset for preset in (mgc, local, cumulative) if not of.present(runs, [preset])]
     if missing:
         return nothing_yet(missing)
-
-    def separation(run: Run) -> float | None:
-        return of.deepest(run, "sep_cur_mined")
-
-    mine, theirs = (of.over_seeds(runs, preset, separation) for preset in (mgc, local))
-    if any(value <= 0 for value in theirs.values()):
+    there = of.over_seeds(runs, local, lambda run: of.deepest(run, "sep_cur_mined"))
+    if any(value <= 0 for value in there.values()):
         why = f"the deepest block of {local} does not separate, so that there is nothing to be given back"
         return not_to_be_told(why)
-    mine = {seed: max(value, 1e-3) for seed, value in mine.items()}  # a ratio wants a number above zero
-    health = [mine[seed] / theirs[seed] for seed in mine if seed in theirs]
+    health = list(_shares(runs, mgc, local).values())
     moved = {other: of.differences(runs, mgc, other, of.accuracy) for other in (local, cumulative)}
     if not health or not all(moved.values()):
         return nothing_yet([f"{mgc}, {local} and {cumulative} with the same seeds"])
-    repaired = ratio_interval(health)
+    repaired = mean_interval(health)
     pairs = {other: equivalence(list(values.values()), POINT) for other, values in moved.items()}
     details = [measured(f"deepest separation, {mgc} over {local}", repaired)]
     details += [measured(f"accuracy, {mgc} minus {other}, points", one.difference) for other, one in pairs.items()]
