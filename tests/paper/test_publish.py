@@ -671,6 +671,39 @@ def test_a_publication_of_another_version_is_not_taken(copied: Pool, tmp_path: P
         reproduce(["tab:gamma0_multiseed"], pool, seeds=[42], device="cpu", published=[copied.path])
 
 
+def test_two_publications_with_different_trainings_of_a_run_are_refused(copied: Pool, tmp_path: Path) -> None:
+    from goodness.paper.reproduce import reproduce
+
+    one, same, other = tmp_path / "one", tmp_path / "same", tmp_path / "other"
+    publish([copied.path], one, figures=False)
+    shutil.copytree(one, same)
+    shutil.copytree(one, other)
+    spoil(other / copied.cell("gamma0", 42).folder_name / "run" / "result.json", weights_sha256="e" * 64)
+    asked, pool = ["tab:gamma_sweep"], Pool.at("tiny", tmp_path / "new")
+    with pytest.raises(UserError, match="two different trainings; name one of them"):
+        reproduce(asked, pool, seeds=[42], device="cpu", published=[one, other])
+    assert reproduce(asked, pool, seeds=[42], device="cpu", published=[one, same]).failed == {}
+
+
+def test_the_page_says_which_runs_lack_a_second_stage_and_which_shared_their_device(
+    copied: Pool, tmp_path: Path
+) -> None:
+    needed = r"; (\d+) of the \d+ that tables, figures and findings need(?:, (\d+) of these still without)?"
+    publish([copied.path], tmp_path / "before", figures=False)
+    before = (tmp_path / "before" / "README.md").read_text()
+    assert "shared their device" not in before
+    folder = copied.path / copied.cell("gamma0", 42).folder_name
+    (folder / "shared").touch()
+    shutil.rmtree(folder / "run" / "readout")
+    publish([copied.path], tmp_path / "after", figures=False)
+    after = (tmp_path / "after" / "README.md").read_text()
+    counts = [re.search(needed, page) for page in (before, after)]
+    assert all(counts)
+    (there, lacking), (still, more) = ([int(one or 0) for one in found.groups()] for found in counts if found)
+    assert (still, more) == (there, lacking + 1)
+    assert "1 shared their device with others" in after
+
+
 def test_the_command_line_says_which_runs_are_published(published: Pool, tmp_path: Path, capsys: Any) -> None:
     asked = ["gamma0_multiseed", "--scale", "tiny", "--seeds", "42,456", "--out", str(tmp_path / "pool"), "--dry-run"]
     assert main(["reproduce", *asked, "--published", str(published.path)]) == 0

@@ -211,8 +211,10 @@ def theory_command(arguments: list[str]) -> int:
     args = tyro.cli(TheoryArgs, args=arguments, prog="goodness theory")
     import_plugins(args.plugin)
     refuse_published(args.run)
+    run = api.load(args.run)
+    err.print(f"checking {args.examples} images' gradients in float64, block by block ...", markup=False)
     report = theory_of_run(
-        api.load(args.run),
+        run,
         split=args.split,
         examples=args.examples,
         coverage=args.coverage,

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from goodness.errors import UserError
 from goodness.paper.scales import Scale, scale_of
 from goodness.runs import Run
 from goodness.sweep.cell import Cell, CellFolder
@@ -128,3 +129,30 @@ class Pool:
             cells = [self.cell(preset, seed, readout) for seed in wanted]
             (self._rows[key],) = collect(cells, self.path, mixed_versions=self.mixed_versions).rows
         return self._rows[key]
+
+
+def refuse_two_trainings(pool: Pool, other: Pool, need: Need, instead: str = "publish one of them") -> None:
+    """Two folders that have different trainings of one run: which is meant cannot be guessed."""
+    preset, seed = need
+    stages = {
+        "": [one.run(*need) for one in (pool, other)],
+        " of Stage 2": [stage_2(one, need) for one in (pool, other)],
+    }
+    for words, runs in stages.items():
+        if len({weights(run) for run in runs if run is not None}) > 1:
+            raise UserError(
+                f"{preset}, seed {seed}, lies in {pool.path} and in {other.path}, and they are two different "
+                f"trainings{words}; {instead}"
+            )
+
+
+def weights(run: Run) -> str:
+    """The hash of its weights: the same for one training alone."""
+    return str(run.result["weights_sha256"])
+
+
+def stage_2(pool: Pool, need: Need) -> Run | None:
+    """The finished Stage 2 of a run; None where there is none or the preset has none."""
+    cell = pool.cell(*need, readout=True)
+    is_there = "s2" in cell.stages and pool.run(*need, readout=True) is not None
+    return CellFolder(pool.path / cell.folder_name).readout if is_there else None

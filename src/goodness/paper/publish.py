@@ -16,7 +16,7 @@ from typing import Any
 
 from goodness.errors import RunError, UserError
 from goodness.paper import reduced
-from goodness.paper.pool import Need, Pool
+from goodness.paper.pool import Need, Pool, refuse_two_trainings, stage_2, weights
 from goodness.paper.published_page import write_page
 from goodness.paper.scales import SCALES, Scale
 from goodness.presets import presets
@@ -124,9 +124,9 @@ def _replaced(before: Pool, gathered: _Gathered) -> dict[str, str]:
     found: dict[str, str] = {}
     for need, pools in gathered.where.items():
         old, new = before.run(*need), pools[0].run(*need)
-        if old is None or new is None or _weights(old) == _weights(new):
+        if old is None or new is None or weights(old) == weights(new):
             continue
-        gone = ["its Stage 2"] if _stage_2(before, need) and not any(_stage_2(pool, need) for pool in pools) else []
+        gone = ["its Stage 2"] if stage_2(before, need) and not any(stage_2(pool, need) for pool in pools) else []
         if has_theory(old) and not any(has_theory(run) for pool in pools if (run := pool.run(*need))):
             gone.append("its check of the theorems")
         found[before.cell(*need).folder_name] = " and ".join(gone)
@@ -170,7 +170,7 @@ def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) 
         else:
             others = gathered.where.setdefault(need, [])
             for other in others:
-                _refuse_another_of_the_same(other, pool, need)
+                refuse_two_trainings(other, pool, need)
             others.append(pool)
     if not gathered.where:
         raise UserError(f"no run in {' and '.join(map(str, folders))} is finished; there is nothing to publish")
@@ -209,20 +209,6 @@ def _read_and_not(pool: Pool) -> tuple[list[Need], list[str]]:
     return needs, earlier
 
 
-def _refuse_another_of_the_same(pool: Pool, other: Pool, need: Need) -> None:
-    preset, seed = need
-    stages = {
-        "": [one.run(*need) for one in (pool, other)],
-        " of Stage 2": [_stage_2(one, need) for one in (pool, other)],
-    }
-    for words, runs in stages.items():
-        if len({_weights(run) for run in runs if run is not None}) > 1:
-            raise UserError(
-                f"{preset}, seed {seed}, lies in {pool.path} and in {other.path}, and they are two different "
-                f"trainings{words}; publish one of them"
-            )
-
-
 def _refuse_what_does_not_belong_together(pool: Pool) -> None:
     """What the pool would not hold together is not published together."""
     orders: dict[str, tuple[str, str]] = {}
@@ -247,25 +233,13 @@ def _refuse_what_does_not_belong_together(pool: Pool) -> None:
 # One run
 
 
-def _weights(run: Run) -> str:
-    """The hash of its weights: the same for one training alone."""
-    return str(run.result["weights_sha256"])
-
-
-def _stage_2(pool: Pool, need: Need) -> Run | None:
-    """The finished Stage 2 of a run; None where there is none or the preset has none."""
-    cell = pool.cell(*need, readout=True)
-    is_there = "s2" in cell.stages and pool.run(*need, readout=True) is not None
-    return CellFolder(pool.path / cell.folder_name).readout if is_there else None
-
-
 def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
     """A run as the first pool has it, and what that lacks from others that have the same training."""
     runs = [(pool, run) for pool in pools if (run := pool.run(*need)) is not None]
     first = runs[0][1]
-    same = [(pool, run) for pool, run in runs if _weights(run) == _weights(first)]
+    same = [(pool, run) for pool, run in runs if weights(run) == weights(first)]
     checked = max((run for _, run in same), key=examples_kept)  # the first of equals
-    readout = next((found for pool, _ in same if (found := _stage_2(pool, need))), None)
+    readout = next((found for pool, _ in same if (found := stage_2(pool, need))), None)
     cell = pools[0].cell(*need, readout=readout is not None)
     place = CellFolder(target / cell.folder_name)
     shutil.rmtree(place.path, ignore_errors=True)

@@ -16,6 +16,7 @@ from goodness.paper.suites import paper_tables, union
 from goodness.paper.writing import csv_text, markdown, markdown_line, title
 from goodness.runs import Run
 from goodness.stats import mean_and_std
+from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import SCORES
 from goodness.sweep.state import environment_of
 
@@ -89,7 +90,6 @@ def _about(pool: Pool, name: str) -> str:
     stages = [stage for run in runs for stage in (run, run.readout) if stage is not None and stage.is_finished]
     hours = sum(float(stage.result.get("seconds", 0)) for stage in stages) / 3600
     days = sorted(str(one.get("started", ""))[:10] for one in facts)
-    needs = _needs(pool)
     mixed = " --mixed-versions" if pool.mixed_versions else ""
     called = shlex.quote(name)
     lines = [
@@ -99,8 +99,8 @@ def _about(pool: Pool, name: str) -> str:
         "",
         f"- scale: `{pool.scale.name}`, {pool.scale.about}"
         + ("" if pool.scale.is_comparable else "; the numbers and what is concluded from them mean nothing"),
-        f"- runs: {len(runs)}, {len(stages) - len(runs)} of them with Stage 2; {len(needs) - len(pool.missing(needs))} "
-        f"of the {len(needs)} that tables, figures and findings need; {hours:.1f} hours of training",
+        f"- runs: {len(runs)}, {len(stages) - len(runs)} of them with Stage 2; {_share(pool)}",
+        f"- time: {hours:.1f} hours of training{_sharing(runs)}",
         f"- seeds: {', '.join(map(str, sorted({run.config.seed for run in runs})))}",
         f"- hardware: {_counted(one.get('device_name') for one in facts)}",
         f"- versions: {_counted(_versions(one) for one in facts)}",
@@ -117,6 +117,20 @@ def _about(pool: Pool, name: str) -> str:
         "its `published.json` has the SHA-256 of the full predictions, its `result.json` that of the weights.",
     ]
     return "\n".join(lines)
+
+
+def _share(pool: Pool) -> str:
+    """How many of the runs that are needed are there, and how many of these without the Stage 2 that is needed too."""
+    needs = _needs(pool)
+    half = sum(pool.run(*need) is not None for need in pool.missing(needs))
+    there = len(needs) - len(pool.missing(needs)) + half
+    lacking = f", {half} of these still without the Stage 2 that one of them reads" if half else ""
+    return f"{there} of the {len(needs)} that tables, figures and findings need{lacking}"
+
+
+def _sharing(runs: Iterable[Run]) -> str:
+    shared = sum(CellFolder(run.path.parent).shared_path.exists() for run in runs)
+    return f", by each run's own clock; {shared} shared their device with others" if shared else ""
 
 
 def _versions(facts: Mapping[str, Any]) -> str:

@@ -14,7 +14,7 @@ from goodness.paper.extras import Extra, draw, to_check
 from goodness.paper.filled import Filled, fill
 from goodness.paper.judged import Judged, judge_all, write_findings
 from goodness.paper.names import named
-from goodness.paper.pool import Need, Needs, Pool
+from goodness.paper.pool import Need, Needs, Pool, refuse_two_trainings
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import write_table
 from goodness.sweep.engine import Engine, How, cores, share_of_cores
@@ -158,9 +158,11 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
     """The runs that publications have and the pool has not begun.
 
     A published run cannot be gone on with: one that lacks the Stage 2 or the check of the theorems that is needed is
-    not taken, and one that was taken before is exchanged for one that has them. Runs of another version are refused.
+    not taken, and one that was taken before is exchanged for one that has them. Refused are runs of another version,
+    and two publications with different trainings of one run.
     """
     found = Taken()
+    takers: dict[str, Pool] = {}
     checked, accepted = to_check(needs), None if pool.mixed_versions else versions()
     for path in publications:
         scale = about_publication(path).get("scale")
@@ -173,7 +175,10 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
             cell = pool.cell(*need, readout)
             here, there = pool.path / cell.folder_name, path / cell.folder_name
             is_free = not here.exists() or (is_published(here / "run") and pool.run(*need, readout) is None)
-            if not there.exists() or not is_free or cell.folder_name in found.folders:
+            if not there.exists() or not is_free:
+                continue
+            if cell.folder_name in takers:
+                refuse_two_trainings(takers[cell.folder_name], other, need, "name one of them")
                 continue
             lacks = _what_it_lacks(other, need, readout, checked)
             if lacks:
@@ -181,6 +186,7 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
                 continue
             refuse_another(cell, there, accepted, None, instead=f"leave {path} out")
             found.folders[cell.folder_name] = there
+            takers[cell.folder_name] = other
     return found
 
 
