@@ -65,6 +65,31 @@ def test_vanishing_numbers_are_zero_on_one_thread_and_all_is_put_back(
         torch.set_flush_denormal(False)
 
 
+def test_attention_has_no_mask_and_never_is_cudnns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The backward of cuDNN's attention under a mask has given NaN: in both stages and the control, neither is met."""
+    plain, seen = torch.nn.functional.scaled_dot_product_attention, list[bool]()
+
+    def attend(query: torch.Tensor, key: torch.Tensor, value: torch.Tensor) -> torch.Tensor:  # takes no mask
+        if query.requires_grad:  # it is the backward that cannot be trusted
+            seen.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return plain(query, key, value)
+
+    monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attend)
+    monkeypatch.setattr(
+        "goodness.api._refuse_what_cannot_be_built", lambda *_: None
+    )  # tried on two images, no backward
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    one = {**BLOBS, "epochs": 1, "readout.epochs": 1}
+    stage1 = goodness.train(shrunk("demo", one), out=tmp_path / "run", device="cpu")
+    counts = [len(seen)]
+    goodness.readout(stage1.path, device="cpu")
+    counts.append(len(seen))
+    goodness.train(shrunk("bp-strong", one), out=tmp_path / "control", device="cpu")
+    assert 0 < counts[0] < counts[1] < len(seen)
+    assert not any(seen)
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+
+
 # train()
 
 

@@ -272,8 +272,8 @@ def prepared(device: torch.device, deterministic: bool, threads: int | None = No
     """Process-wide settings of a run, put back afterwards: deterministic kernels if asked for, attention kernels that
     can be trusted, and the global random state, which a run seeds anew at every block.
 
-    cuDNN's attention is switched off: its backward has given NaN at 64 tokens. Under `deterministic` only the
-    plain one is left, since the others' backward adds up in any order.
+    cuDNN's attention is switched off: its backward has given NaN at 64 tokens under a mask, which none of ours has.
+    Under `deterministic` only the plain one is left, since the others' backward adds up in any order.
 
     Numbers below 1e-38 count as zero where one thread computes: a loss that has vanished leaves such moments, on which
     a CPU is five times slower. With more threads the switch reaches the calling one alone, and bits would depend on
@@ -293,8 +293,10 @@ def prepared(device: torch.device, deterministic: bool, threads: int | None = No
             if deterministic:
                 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
                 torch.use_deterministic_algorithms(True)
+            switches.enable_cudnn_sdp(False)
             if is_cuda:
-                _allow_attention(cudnn=False, flash=not deterministic, efficient=not deterministic)
+                switches.enable_flash_sdp(not deterministic)
+                switches.enable_mem_efficient_sdp(not deterministic)
                 torch.backends.cudnn.benchmark = not deterministic
                 torch.set_float32_matmul_precision("highest" if deterministic else "high")
             yield
@@ -305,14 +307,10 @@ def prepared(device: torch.device, deterministic: bool, threads: int | None = No
         torch.set_float32_matmul_precision(precision)
         torch.set_num_threads(threads_before)
         torch.set_flush_denormal(flushed)
+        switches.enable_cudnn_sdp(attention[0])
         if is_cuda:
-            _allow_attention(*attention)
-
-
-def _allow_attention(cudnn: bool, flash: bool, efficient: bool) -> None:
-    torch.backends.cuda.enable_cudnn_sdp(cudnn)
-    torch.backends.cuda.enable_flash_sdp(flash)
-    torch.backends.cuda.enable_mem_efficient_sdp(efficient)
+            switches.enable_flash_sdp(attention[1])
+            switches.enable_mem_efficient_sdp(attention[2])
 
 
 @contextlib.contextmanager

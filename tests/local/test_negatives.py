@@ -100,7 +100,9 @@ def test_the_hardest_is_the_same_by_every_way(seed: int, batch: int, classes: in
     table = Table(torch.randn(batch, classes, generator=torch.Generator().manual_seed(seed + 1)))
     plainly = hardest_plainly(mining(seed, batch, classes, k), table, k)
     for fixed in (False, True):
-        assert torch.equal(hardest(mining(seed, batch, classes, k, fixed=fixed), table, k), plainly)
+        one = mining(seed, batch, classes, k, fixed=fixed)
+        assert torch.equal(hardest(one, table, k), plainly)
+        assert torch.equal(hardest(one, table, k, most=k + 3), plainly)  # with room for draws that are not made
     # and by Algorithm hnm, one example at a time
     given_draws = mining(seed, batch, classes, k)
     for i, y in enumerate(given_draws.labels.tolist()):

@@ -585,10 +585,28 @@ def test_a_run_that_was_taken_without_its_second_stage_is_trained_when_that_is_a
         reproduce(["tab:gamma_sweep"], pool, seeds=[42], device="cpu", published=[bare])
         assert (place / "published.json").is_file()
         assert not (place / "readout").exists()
+        (place.parent / "my-notes.txt").touch()
         made = reproduce(["tab:gamma0_multiseed"], pool, seeds=[42], device="cpu", published=[publication])
         assert made.failed == {}
         assert (place / "readout" / "published.json").is_file() == is_copy
+        assert (place.parent / "failed-1" / "published.json").is_file()  # set aside, as nothing is ever deleted
+        assert (place.parent / "my-notes.txt").exists()
         shutil.rmtree(pool.path)
+
+
+def test_a_copy_of_another_version_is_refused_before_anything_moves(copied: Pool, tmp_path: Path) -> None:
+    from goodness.paper.reproduce import reproduce
+
+    shutil.rmtree(copied.path / copied.cell("gamma0", 42).folder_name / "run" / "readout")
+    publish([copied.path], tmp_path / "bare", figures=False)
+    pool = Pool.at("tiny", tmp_path / "new")
+    reproduce(["tab:gamma_sweep"], pool, seeds=[42], device="cpu", published=[tmp_path / "bare"])
+    folder = pool.path / pool.cell("gamma0", 42).folder_name
+    spoil(folder / "run" / "environment.json", source="of another day")
+    before = files(folder)
+    with pytest.raises(UserError, match="another version"):
+        reproduce(["tab:gamma0_multiseed"], pool, seeds=[42], device="cpu")
+    assert files(folder) == before
 
 
 @pytest.mark.parametrize(

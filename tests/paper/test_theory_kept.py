@@ -152,9 +152,35 @@ def test_a_check_of_fewer_images_does_not_take_the_place_of_one_of_more(
     assert read_json(run / THEORY)["coverage_examples"] == GRADIENTS  # as many took its place
 
 
-@pytest.mark.parametrize(("text", "is_kept"), [("{}", True), ('{"examples": ', False), ("[]", False), (None, False)])
-def test_a_check_that_cannot_be_read_is_none(text: str | None, is_kept: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("text", "examples"),
+    [
+        ('{"examples": 5, "blocks": []}', 5),
+        ("{}", None),
+        ('{"examples": null, "blocks": []}', None),
+        ('{"examples": 5}', None),
+        ('{"examples": ', None),
+        ("[]", None),
+        (None, None),
+    ],
+)
+def test_a_check_that_cannot_be_read_is_none(text: str | None, examples: int | None, tmp_path: Path) -> None:
     if text is not None:
         (tmp_path / THEORY).write_text(text)
-    assert has_theory(Run(tmp_path)) == is_kept
-    assert examples_kept(Run(tmp_path)) == 0
+    assert has_theory(Run(tmp_path)) == (examples is not None)
+    assert examples_kept(Run(tmp_path)) == (examples or 0)
+
+
+def test_a_copy_without_the_check_of_the_theorems_is_exchanged_for_one_that_has_it(
+    copied: Pool, tmp_path: Path
+) -> None:
+    publish([copied.path], tmp_path / "whole", figures=False)
+    pool = Pool.at("tiny", tmp_path / "new")
+    asked = {"labels": ["fig:grad_attenuation"], "pool": pool, "seeds": [42], "device": "cpu"}
+    reproduce(**asked, published=[tmp_path / "whole"], engine=InThisProcess())
+    place = pool.path / pool.cell("d128-lcff", 42).folder_name / "run" / THEORY
+    place.unlink()
+    reproduce(**asked, engine=InThisProcess())  # it has no weights to be checked on
+    assert not place.exists()
+    reproduce(**asked, published=[tmp_path / "whole"], engine=InThisProcess())
+    assert place.is_file()

@@ -31,11 +31,29 @@ def data() -> Iterator[None]:
         ("gamma0-dense", {"rule": "ramp", "rule.last": 0.7}),
         ("gamma0-dense", {"trainer": "backprop"}),
         ("sprint", {"rule": "ramp", "rule.last": 0.7}),
+        ("cp-fair", {"data": "ten-blobs"}),  # experts and SAM
+        ("dp-fair", {"data": "ten-blobs"}),  # more draws from epoch to epoch
     ],
 )
 def test_no_graph_is_made_after_the_first_epoch(
     preset: str, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    counts = graphs_by_epoch(preset, changes, tmp_path, monkeypatch)
+    assert counts[0] > 0
+    assert counts == [counts[0]] * 4
+
+
+def test_graphs_are_made_later_only_where_a_block_begins_or_ends_to_learn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The exception, as in prefix-freeze: a block that does not learn has a graph without gradients. Of two blocks the
+    second begins halfway."""
+    first, second, third, last = graphs_by_epoch("greedy-freeze", {}, tmp_path, monkeypatch)
+    assert 0 < first == second < third == last
+
+
+def graphs_by_epoch(preset: str, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many graphs had been traced at the end of each of four epochs."""
     torch._dynamo.reset()
     predict = importlib.import_module("goodness.predict")
     compiled.cache_clear()
@@ -50,8 +68,7 @@ def test_no_graph_is_made_after_the_first_epoch(
     settings = {**BLOBS, "epochs": 4, "step.compile": "on", "keep.evaluate_every": 1, **changes}
     torch._dynamo.utils.counters.clear()
     goodness.train(shrunk(preset, settings), out=tmp_path / "run", device="cpu", listen=listen)
-    assert counts[0] > 0
-    assert counts == [counts[0]] * 4
+    return counts
 
 
 def trained(folder: Path, monkeypatch: pytest.MonkeyPatch, blocks: int, changes: dict[str, Any]) -> tuple[int, Any]:

@@ -81,18 +81,18 @@ def highest_distinct(offsets: Tensor, scores: Tensor, count: int) -> list[Tensor
     return [best.squeeze(1) for best in chosen]
 
 
-def hardest(mining: Mining, score: Score, k: int, count: int = 1) -> Tensor:
+def hardest(mining: Mining, score: Score, k: int, count: int = 1, most: int = 0) -> Tensor:
     """The `count` hardest distinct labels of k draws, `[count * batch]`, all examples' hardest first.
 
     Each distinct draw is scored once. Where shapes must be the same at every step, there is room for `room` pairs:
-    more than any batch will have, fewer than all.
+    more than any batch will have, fewer than all; for those of `most` draws where other steps make more than k.
     """
     batch, wrongs = len(mining.labels), mining.classes - 1
     offsets = draw(mining.uniforms[:, :k], mining.classes)
     drawn = torch.zeros(batch, wrongs, dtype=torch.bool, device=offsets.device).scatter_(1, offsets, True)
     all_offsets = torch.arange(wrongs, device=offsets.device).expand(batch, wrongs)
     if mining.fixed_shapes:
-        pairs = first_places(drawn.flatten(), room(k, wrongs, batch))
+        pairs = first_places(drawn.flatten(), room(max(k, most), wrongs, batch))
     else:
         pairs = drawn.flatten().nonzero().squeeze(1)
     rows = torch.div(pairs, wrongs, rounding_mode="floor").clamp(max=batch - 1)
@@ -136,9 +136,9 @@ def hardest_plainly(mining: Mining, score: Score, k: int, count: int = 1) -> Ten
     return torch.tensor(streams, device=labels.device).flatten()
 
 
-def one_of_the_hardest(mining: Mining, score: Score, k: int, among: int) -> Tensor:
+def one_of_the_hardest(mining: Mining, score: Score, k: int, among: int, most: int = 0) -> Tensor:
     """One label `[batch]`, drawn evenly from the `among` hardest distinct ones of k draws, or as many as there are."""
-    ranked = hardest(mining, score, k, among).reshape(among, -1)
+    ranked = hardest(mining, score, k, among, most).reshape(among, -1)
     there = 1 + (ranked[1:] != ranked[0]).sum(dim=0)  # past the distinct labels the hardest stands again
     place = (mining.uniforms[:, -1] * there).long().minimum(there - 1)
     return ranked.gather(0, place.unsqueeze(0)).squeeze(0)
@@ -219,9 +219,11 @@ class Mined(NegativesPart):
 
     def choose(self, mining: Mining) -> Tensor:
         score, k = self.scorer(mining), self.candidates(mining)
+        ends = (self.k_first, self.k_last) if self.ramp == "epochs" else (k,)  # or every epoch had shapes of its own
+        most = max(ends)
         if self.among > 1:
-            return one_of_the_hardest(mining, score, k, self.among)
-        return hardest(mining, score, k, self.count)
+            return one_of_the_hardest(mining, score, k, self.among, most)
+        return hardest(mining, score, k, self.count, most)
 
     def scorer(self, mining: Mining) -> Score:
         raise NotImplementedError

@@ -17,6 +17,7 @@ from goodness.paper.names import named
 from goodness.paper.pool import Need, Needs, Pool, refuse_two_trainings
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import write_table
+from goodness.sweep.cell import CellFolder
 from goodness.sweep.engine import Engine, How, cores, share_of_cores
 from goodness.sweep.published import about_publication, is_published
 from goodness.sweep.run import Watcher
@@ -132,9 +133,11 @@ def reproduce(
         if engine is None and is_quick:
             threads = share_of_cores(min(jobs or cores(), len(missing) or 1))
             engine = stack.enter_context(WorkerEngine(how, threads))
-        if missing:
+        cells = extras.cells(pool, asked.needs)
+        wanted = [one for one in cells if (one.preset, one.seed) in missing or one.folder_name in known.folders]
+        if wanted:
             run_cells(
-                [cell for cell in extras.cells(pool, asked.needs) if (cell.preset, cell.seed) in missing],
+                wanted,
                 pool.path,
                 jobs=jobs,
                 how=how,
@@ -149,8 +152,11 @@ def reproduce(
     for need in sorted(to_check(asked.needs)):
         run = fresh.run(*need)
         if run is not None and not has_theory(run):
-            with contextlib.suppress(UserError, RunError):  # trained elsewhere: its readers say so
+            try:
                 keep_theory(run, device=device, data_dir=how.data_dir)
+            except (UserError, RunError) as trouble:
+                if not is_published(run.path):  # one that was trained elsewhere has no weights: its readers say so
+                    known.notes.append(f"{need[0]}, seed {need[1]}: the theorems are not checked: {trouble}")
     return replace(write(asked, fresh, seeds), taken=known)
 
 
@@ -174,8 +180,7 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
         for need, readout in needs.items():
             cell = pool.cell(*need, readout)
             here, there = pool.path / cell.folder_name, path / cell.folder_name
-            is_free = not here.exists() or (is_published(here / "run") and pool.run(*need, readout) is None)
-            if not there.exists() or not is_free:
+            if not there.exists() or (here.exists() and not _lies_here_lacking(pool, need, readout, checked)):
                 continue
             if cell.folder_name in takers:
                 refuse_two_trainings(takers[cell.folder_name], other, need, "name one of them")
@@ -188,6 +193,13 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
             found.folders[cell.folder_name] = there
             takers[cell.folder_name] = other
     return found
+
+
+def _lies_here_lacking(pool: Pool, need: Need, readout: bool, checked: Collection[Need]) -> bool:
+    """Whether a published run lies in the pool that lacks what is needed now."""
+    run = CellFolder(pool.path / pool.cell(*need).folder_name).run
+    lacks_check = need in checked and not has_theory(run)
+    return is_published(run.path) and (lacks_check or pool.run(*need, readout) is None)
 
 
 def _what_it_lacks(publication: Pool, need: Need, readout: bool, checked: Collection[Need]) -> str:

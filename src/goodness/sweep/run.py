@@ -31,7 +31,7 @@ from goodness.sweep.plan import (
 from goodness.sweep.progress import Place, Snapshot
 from goodness.sweep.published import is_published
 from goodness.sweep.sharing import Fixed, Measured, Seen, Slots
-from goodness.sweep.state import Standing, make_ready, record_failure, refuse_another, standing
+from goodness.sweep.state import Standing, make_ready, record_failure, refuse_another, set_aside, standing
 from goodness.sweep.tables import RESULTS, write_results
 from goodness.training.durable import copy_contents, sync_folder
 from goodness.training.lock import acquire, release
@@ -158,28 +158,43 @@ def _take_over(
 ) -> None:
     """Copy cells that are done elsewhere, each whole or not at all.
 
-    A published run that lies here has no weights to go on from: where it lacks what is asked for now, it goes.
+    A published run that lies here has no weights to go on from: where it lacks what is asked for now, it is set aside.
     """
     accepted = None if plan.mixed_versions else versions()
+    lacking: list[str] = []
     for cell in cells:
-        source = finished.get(cell.folder_name)
+        path, source, wanted = folder / cell.folder_name, finished.get(cell.folder_name), data[_data_key(cell)]
         if source is not None:
-            refuse_another(cell, source, accepted, data[_data_key(cell)], instead=f"leave {source.parent} out")
-    for cell in cells:
-        path = folder / cell.folder_name
-        if is_published(path / "run") and standing(cell, path).state != "done":
-            shutil.rmtree(path)
+            refuse_another(cell, source, accepted, wanted, instead=f"leave {source.parent} out")
+        if is_published(path / "run") and (source is not None or standing(cell, path).state != "done"):
+            refuse_another(cell, path, accepted, wanted)
+            lacking.append(cell.folder_name)
     for left in folder.glob(f".*{COMING}"):
         shutil.rmtree(left)
     if finished:
         plan.write(folder)
     for name, source in finished.items():
-        if (folder / name).exists():  # whole by now
+        if (folder / name).exists() and name not in lacking:  # begun here
             continue
         coming = folder / f".{name}{COMING}"
         copy_contents(source, coming)
-        coming.rename(folder / name)
+        if name in lacking:
+            _exchange(folder / name, coming)
+            lacking.remove(name)
+        else:
+            coming.rename(folder / name)
         sync_folder(folder)
+    for name in lacking:
+        set_aside(folder / name, CellFolder(folder / name).run)
+
+
+def _exchange(path: Path, coming: Path) -> None:
+    """A cell's run by one that has more; the run itself comes last, so that there never is half of one."""
+    set_aside(path, CellFolder(path).run)
+    for child in sorted(coming.iterdir(), key=lambda child: child.name == "run"):
+        child.replace(path / child.name)
+    coming.rmdir()
+    sync_folder(path)
 
 
 def sweep_results(folder: str | os.PathLike[str]) -> Results:

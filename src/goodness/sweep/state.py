@@ -131,12 +131,19 @@ def make_ready(path: Path) -> None:
     if folder.failed_path.is_file():
         broken = folder.readout if _is_whole(folder.run) else folder.run
         if broken.path.exists() and not _can_go_on(broken):
-            number = 1
-            while (aside := path / f"failed-{number}").exists():
-                number += 1
-            broken.path.rename(aside)
+            set_aside(path, broken)
         folder.failed_path.unlink()
         sync_folder(path)
+
+
+def set_aside(path: Path, run: Run) -> None:
+    """Give a run of this cell that cannot be gone on with another name."""
+    number = 1
+    while (aside := path / f"failed-{number}").exists():
+        number += 1
+    run.path.rename(aside)
+    CellFolder(path).shared_path.unlink(missing_ok=True)  # the next may have the device to itself
+    sync_folder(path)
 
 
 def _state(folder: CellFolder, is_done: bool) -> tuple[State, str]:

@@ -24,7 +24,7 @@ def has_theory(run: Run) -> bool:
 
 def examples_kept(run: Run) -> int:
     """On how many images' gradients the check that a run keeps was made; 0 without one that can be read."""
-    return int((_kept(run) or {}).get("examples", 0))
+    return (_kept(run) or {"examples": 0})["examples"]
 
 
 def _kept(run: Run) -> dict[str, Any] | None:
@@ -32,7 +32,10 @@ def _kept(run: Run) -> dict[str, Any] | None:
         found = read_json(run.path / THEORY)
     except RunError:
         return None
-    return found if isinstance(found, dict) else None
+    is_one = (
+        isinstance(found, dict) and isinstance(found.get("blocks"), list) and isinstance(found.get("examples"), int)
+    )
+    return found if is_one else None
 
 
 def keep_theory(run: Run, *, device: str = "auto", data_dir: str | os.PathLike[str] | None = None) -> None:
