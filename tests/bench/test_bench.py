@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from goodness.bench.clock import as_floor, ceilings, milliseconds
+from goodness.bench import measure
+from goodness.bench.clock import as_floor, ceilings, in_turn, milliseconds
 from goodness.bench.counting import counted
+from goodness.bench.memory import peak_from_here
 from goodness.bench.prediction import prediction
 from goodness.bench.subjects import PARTS, SIDE_BY_SIDE, build, learned_at_once, made_up, stepping
 from goodness.cli import main
@@ -48,6 +50,42 @@ def test_ceilings_are_positive_and_time_passes() -> None:
     assert milliseconds(lambda: torch.randn(1000).sum(), CPU, 3) > 0
 
 
+def test_every_function_is_measured_once_before_any_is_measured_again() -> None:
+    """So that what drifts with time, drifts for all."""
+    calls: list[str] = []
+    found = in_turn({name: lambda name=name: calls.append(name) for name in "abc"}, CPU, times=2, repeats=3)
+    assert "".join(calls) == "aabbcc" * 3
+    assert list(found) == ["a", "b", "c"]
+
+
+def test_a_machine_that_grows_slower_is_no_difference_between_two_ways(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = itertools.count(100)
+    monkeypatch.setattr("goodness.bench.clock.milliseconds", lambda *_: next(clock))
+    found = in_turn({"a": int, "b": int}, CPU, times=1, repeats=5)
+    assert found["a"] == {"median_ms": 104, "least_ms": 100, "most_ms": 108}
+    assert found["b"] == {"median_ms": 105, "least_ms": 101, "most_ms": 109}
+
+
+@pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="only Linux tells the peak of a while")
+def test_the_peak_is_of_what_was_held_meanwhile_and_is_gone_again() -> None:
+    size = 2**26
+    kept = torch.ones(size // 4)
+    for _ in range(2):  # the second time from memory that the first has left
+        peak = peak_from_here(CPU)
+        torch.ones(size // 4)
+        found = peak()
+        assert found is not None
+        assert 0.9 * size < found < 1.5 * size
+    peak = peak_from_here(CPU)
+    assert (peak() or 0) < 0.1 * size, "neither what was there before nor what is gone"
+    assert len(kept) == size // 4
+
+
+def test_a_system_that_does_not_tell_the_peak_gives_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("goodness.bench.memory._PROCESS", tmp_path / "no such folder")
+    assert peak_from_here(CPU)() is None
+
+
 def test_ways_of_backpropagation_learn_the_same_and_keep_what_they_say(tmp_path: Path) -> None:
     """Recomputing and accumulating change memory, not the gradient."""
     ends = {}
@@ -79,6 +117,53 @@ def test_both_ways_to_predict_give_the_same_scores() -> None:
     assert found["largest_difference"] < 1e-5
     assert found["largest_score"] > 1e-3
     assert found["together"]["images_per_second"] > 0
+
+
+def test_the_fastest_loop_is_what_prediction_is_held_against(monkeypatch: pytest.MonkeyPatch) -> None:
+    took = {"together": 10.0, "plain": 40.0, "kernels": 20.0, "late": 5.0}
+    monkeypatch.setattr(
+        "goodness.bench.prediction.loops", lambda *_: dict.fromkeys(("plain", "kernels"), lambda: torch.zeros(4, 1, 5))
+    )
+    monkeypatch.setattr(
+        "goodness.bench.prediction.in_turn", lambda ways, *_: {name: {"median_ms": took[name]} for name in ways}
+    )
+    found = prediction(TINY, (1, 8, 8), 5, CPU, torch.float32, images=4)
+    assert found["loop"] == {"kind": "kernels", "median_ms": 20, "images_per_second": 200}
+    assert {name: one["median_ms"] for name, one in found["loops"].items()} == {"plain": 40, "kernels": 20}
+    assert (found["together"]["times_the_loop"], found["late"]["times_the_loop"]) == (2, 4)
+
+
+def test_on_a_cpu_there_is_one_loop() -> None:
+    found = prediction(TINY, (1, 8, 8), 2, CPU, torch.float32, images=2)
+    assert found["loop"] == {"kind": "plain", **found["loops"]["plain"]}
+    assert list(found["loops"]) == ["plain"]
+
+
+def test_ways_too_large_to_be_there_at_once_are_timed_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, gib = torch.device("cuda"), 2**30
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda _: (16 * gib, 24 * gib))
+    assert measure._fit_together([4 * gib, 3 * gib, 2 * gib], gpu)
+    assert not measure._fit_together([7 * gib, 3 * gib, 2 * gib], gpu)
+    assert measure._fit_together([15 * gib], gpu)
+    groups: list[list[str]] = []
+
+    def timed(subjects: Any, *_: Any) -> dict[str, dict[str, float]]:
+        groups.append([subject.name for subject in subjects])
+        return {name: {"median_ms": 1.0} for name in groups[-1]}
+
+    alone = {"batch": 4, "peak_bytes": None, "flop": 1, "bytes": 1}
+    monkeypatch.setattr(measure, "_alone", lambda *_: alone)
+    monkeypatch.setattr(measure, "_timed", timed)
+    setting = measure.Setting(
+        CPU, torch.float32, Path(), 1, 1, dict.fromkeys(("flop_per_second", "bytes_per_second"), 1.0), str
+    )
+    names = [subject.name for subject in SIDE_BY_SIDE]
+    for fits, expected in ((False, [[name] for name in names]), (True, [names])):
+        groups.clear()
+        monkeypatch.setattr(measure, "_fit_together", lambda *_, fits=fits: fits)
+        rows = measure._rows("demo", TINY, SIDE_BY_SIDE, setting)
+        assert groups == expected
+        assert [row["timed_in_turn"] for row in rows] == [fits] * len(names)
 
 
 def test_made_up_images_are_like_the_data_sets() -> None:

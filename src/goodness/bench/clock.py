@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -27,10 +27,20 @@ def milliseconds(function: Callable[[], object], device: torch.device, times: in
     return begin.elapsed_time(end) / times
 
 
-def spread(function: Callable[[], object], device: torch.device, times: int, repeats: int) -> dict[str, float]:
-    """Median, least and most of `repeats` means, in milliseconds."""
-    found = sorted(milliseconds(function, device, times) for _ in range(repeats))
-    return {"median_ms": statistics.median(found), "least_ms": found[0], "most_ms": found[-1]}
+def in_turn(
+    functions: Mapping[str, Callable[[], object]], device: torch.device, times: int, repeats: int
+) -> dict[str, dict[str, float]]:
+    """Of every function the median, least and most of `repeats` means, in milliseconds.
+
+    A round measures each of them once before the next round begins, so that a machine which grows slower or faster
+    meanwhile does so for all of them.
+    """
+    rounds = [{name: milliseconds(one, device, times) for name, one in functions.items()} for _ in range(repeats)]
+    return {name: _spread([found[name] for found in rounds]) for name in functions}
+
+
+def _spread(found: list[float]) -> dict[str, float]:
+    return {"median_ms": statistics.median(found), "least_ms": min(found), "most_ms": max(found)}
 
 
 def ceilings(device: torch.device, dtype: torch.dtype) -> dict[str, float]:
@@ -42,7 +52,7 @@ def ceilings(device: torch.device, dtype: torch.dtype) -> dict[str, float]:
 
     def best(function: Callable[[], object]) -> float:
         milliseconds(function, device, 3)
-        return spread(function, device, 5, 5)["least_ms"] / 1000
+        return min(milliseconds(function, device, 5) for _ in range(5)) / 1000
 
     return {
         "flop_per_second": 2 * side**3 / best(lambda: a @ b),

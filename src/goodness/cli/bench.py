@@ -10,11 +10,11 @@ from typing import Annotated, Any
 
 import tyro
 
-from goodness.bench import bench
+from goodness.bench import bench, notes, tables
+from goodness.bench.page import HEADING, page
 from goodness.cli.terminal import err, import_plugins, out, print_json
 from goodness.errors import RunError, UserError
-from goodness.report import bench_tables
-from goodness.training.durable import read_json, write_json
+from goodness.training.durable import read_json, write_durably, write_json
 
 
 @dataclass(kw_only=True)
@@ -38,7 +38,9 @@ class BenchArgs:
     classes: tuple[int, ...] = (10, 100, 200)
     """Numbers of classes to predict for."""
     out: Path | None = None
-    """Write everything as JSON to this file too."""
+    """Write everything as JSON to this file too, and as a page of Markdown beside it."""
+    page: Path | None = None
+    """Write the page of Markdown to this file; with --from, without measuring again."""
     figure: Path | None = None
     """Write the figure (PNG and SVG)."""
     from_file: Annotated[Path | None, tyro.conf.arg(name="from")] = None
@@ -64,6 +66,21 @@ def _require_place(place: Path | None) -> None:
         raise UserError(f"cannot write to {place.parent}: {trouble.strerror}; choose another place") from None
     if not os.access(place.parent, os.W_OK):
         raise UserError(f"cannot write to {place.parent}; choose another place")
+
+
+def _page_place(args: BenchArgs) -> Path | None:
+    """Where the page goes: where it was asked for, or beside the JSON. It takes no other page's place."""
+    place = args.page
+    if place is None and args.out is not None:
+        place = args.out.with_suffix(".md")
+    if place is None:
+        return None
+    if place in (args.out, args.from_file):
+        raise UserError(f"{place} cannot be both the JSON and the page; give the JSON a name that ends in .json")
+    _require_place(place)
+    if place.is_file() and not place.read_bytes().startswith(HEADING.encode()):
+        raise UserError(f"{place} is there and is no page of goodness bench; name another file with --page or --out")
+    return place
 
 
 def _measured(args: BenchArgs) -> dict[str, Any]:
@@ -100,19 +117,22 @@ def bench_command(arguments: list[str]) -> int:
         raise UserError(f"--classes must be 2 to {MOST_CLASSES:,} each, got {' '.join(map(str, args.classes))}")
     for place in (args.out, args.figure):
         _require_place(place)
+    page_place = _page_place(args)
     if args.figure is not None and importlib.util.find_spec("matplotlib") is None:
         raise UserError("--figure needs matplotlib: pip install 'goodness[plots]'")
     found = _measured(args) if args.from_file is None else _read(args.from_file, args.presets)
     if args.json:
         print_json(found)
     else:
-        out.print(bench_tables.time_table(found))
-        out.print(bench_tables.work_table(found))
+        out.print(tables.time_table(found))
+        out.print(tables.work_table(found))
         if found["prediction"]:
-            out.print(bench_tables.prediction_table(found))
-        out.print(bench_tables.where(found), markup=False, soft_wrap=True)
+            out.print(tables.prediction_table(found))
+        out.print(notes.machine(found), markup=False, soft_wrap=True)
     if args.out is not None:
         write_json(args.out, found)
+    if page_place is not None:
+        write_durably(page_place, page(found).encode())
     if args.figure is not None:
         from goodness.report.bench_figure import bench_figure
 

@@ -1,0 +1,73 @@
+"""Tables of the benchmark for a terminal of 80 columns."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rich.table import Table
+
+from goodness.bench import notes
+
+
+def time_table(found: dict[str, Any]) -> Table:
+    table = Table(title="Training: time", title_justify="left", caption=notes.time_note(found), caption_justify="left")
+    table.add_column("preset, way", overflow="fold")
+    for name in ("ms a step", "least to most", "s/epoch", "images/s"):
+        table.add_column(name, justify="right")
+    for row in found["rows"]:
+        table.add_row(
+            f"{row['preset']} {row['name']}",
+            f"{row['median_ms']:.2f}",
+            f"{row['least_ms']:.2f} to {row['most_ms']:.2f}",
+            f"{row['epoch_s']:.2f}" if "epoch_s" in row else "-",
+            f"{row['images_per_second']:,.0f}",
+        )
+    return table
+
+
+def work_table(found: dict[str, Any]) -> Table:
+    table = Table(
+        title="Training: memory and work",
+        title_justify="left",
+        pad_edge=False,  # or the widest of numbers would not fit in 80 columns
+        caption=notes.work_note(found),
+        caption_justify="left",
+    )
+    unit, size = notes.memory_unit(found)
+    table.add_column("preset, way", overflow="fold")  # a name cut off is no name
+    for name in (f"peak\n{unit}", "at once", "GFLOP", "GB", "floor\nms", "bound by", "of the\nfloor"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for row in found["rows"]:
+        table.add_row(
+            f"{row['preset']} {row['name']}",
+            "-" if row["peak_bytes"] is None else f"{row['peak_bytes'] / size:.2f}",
+            f"{row['parameters_per_backward'] / 1e6:.2f} M",
+            f"{row['flop'] / 1e9:,.0f}" if row["flop"] > 1e11 else f"{row['flop'] / 1e9:.3g}",
+            f"{row['bytes'] / 1e9:,.3g}",
+            f"{row['floor_ms']:.2f}",
+            row["bound"],
+            f"{100 * row['share_of_roofline']:.0f} %",
+        )
+    return table
+
+
+def prediction_table(found: dict[str, Any]) -> Table:
+    table = Table(
+        title="Prediction, every label of every image",
+        title_justify="left",
+        caption=notes.prediction_note(found),
+        caption_justify="left",
+    )
+    for name in ("classes", "images/s", "loop", "times", "differs", "late labels", "times the loop"):
+        table.add_column(name, justify="right")
+    for row in found["prediction"]:
+        table.add_row(
+            str(row["classes"]),
+            f"{row['together']['images_per_second']:,.0f}",
+            f"{row['loop']['images_per_second']:,.0f}",
+            f"{row['together']['times_the_loop']:.2f}",
+            f"{row['largest_difference']:.1g} of {row['largest_score']:.3g}",
+            f"{row['late']['images_per_second']:,.0f}",
+            f"{row['late']['times_the_loop']:.1f}",
+        )
+    return table
