@@ -330,6 +330,18 @@ def test_riding_is_a_deepest_block_that_separates_less(pool: Pool, deepest: tupl
     assert found.estimate == pytest.approx(np.mean(deepest) / 2.6)
 
 
+def test_riding_compares_seed_with_seed_and_wants_enough_of_them_in_every_pair(pool: Pool) -> None:
+    pool.add("d128-gamma0", [{"separation": [1, 1, 1, one]} for one in (1.0, 2.0, 4.0)])
+    pool.add("d128-lcff", [{"separation": [1, 1, 1, one]} for one in (0.4, 0.8, 1.6)])
+    found = verdict("accumulation-makes-blocks-ride", pool.runs)
+    assert found.outcome == "holds"
+    assert (found.low, found.high) == (pytest.approx(0.4), pytest.approx(0.4))
+    pool.add("d128-cumulative", [{"separation": [1, 1, 1, one]} for one in (0.1, 0.2)])
+    found = verdict("accumulation-makes-blocks-ride", pool.runs)
+    assert found.outcome == "cannot be told yet"
+    assert "a pair of 2 seeds, and it takes 3" in found.sentence
+
+
 @pytest.mark.parametrize(
     ("mgc", "deepest", "outcome"),
     [

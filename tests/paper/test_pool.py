@@ -52,17 +52,22 @@ def test_a_table_takes_further_seeds_once_all_of_its_rows_have_them(copied: Pool
     label = "freeriding"
     presets = ("gamma0", "cp-fair", "lcff")
     assert paper_table(label).needs(copied.scale).keys() == {(preset, 42) for preset in presets}
-    assert all_seeds(paper_table(label), copied) is None
-    for preset in presets[1:]:
-        copy_as_seed(copied, preset, 123)
-    pool = again(copied)
-    assert all_seeds(paper_table(label), pool) == (42, 123)
-    filled = fill(paper_table(label), pool)
-    assert len(filled.needs) == 6
+    table = paper_table(label)
+    assert all_seeds(table, copied) == (None, [])
+    for preset in presets:
+        for seed in (123, 456):
+            if copied.run(preset, seed) is None:
+                copy_as_seed(copied, preset, seed)
+    assert all_seeds(table, again(copied)) == ((42, 123, 456), [])
+    filled = fill(table, again(copied))
+    assert len(filled.needs) == 9
     assert filled.state == "complete"
-    assert {len(ours.values) for ours in filled.ours.values() if ours.wanted and ours.values} == {2}
+    assert {len(ours.values) for ours in filled.ours.values() if ours.wanted and ours.values} == {3}
     spoil(place(copied, "lcff", 123) / "environment.json", source="another")
-    assert all_seeds(paper_table(label), again(copied)) is None
+    seeds, refused = all_seeds(table, again(copied))
+    assert seeds == (42, 456)
+    assert refused[0].startswith("seed 123 is left out: ")
+    assert refused[0] in " ".join(remarks(fill(table, again(copied)))).replace("Seed", "seed")
 
 
 def copy_as_seed(pool: Pool, preset: str, seed: int) -> None:

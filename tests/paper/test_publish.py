@@ -706,7 +706,7 @@ def test_two_publications_with_different_trainings_of_a_run_are_refused(copied: 
 def test_the_page_says_which_runs_lack_a_second_stage_and_which_shared_their_device(
     copied: Pool, tmp_path: Path
 ) -> None:
-    needed = r"; (\d+) of the \d+ that tables, figures and findings need(?:, (\d+) of these still without)?"
+    needed = r"all tables, figures and findings: (\d+) of \d+ runs(?:, (\d+) of them without Stage 2)?"
     publish([copied.path], tmp_path / "before", figures=False)
     before = (tmp_path / "before" / "README.md").read_text()
     assert "shared their device" not in before

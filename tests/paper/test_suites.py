@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,9 +15,19 @@ from goodness.paper import readers
 from goodness.paper.derived import derived
 from goodness.paper.extras import everything, to_check
 from goodness.paper.numbers import cell, cells, table, tables
-from goodness.paper.pool import Pool
-from goodness.paper.scales import SCALES, scale_of, seconds_an_epoch
-from goodness.paper.suites import SEEDS, SUITE, WITHOUT_RUNS, is_left_out, paper_table, paper_tables, seeds_of, union
+from goodness.paper.pool import Need, Pool
+from goodness.paper.scales import SCALES, Scale, scale_of, seconds_an_epoch
+from goodness.paper.suites import (
+    SEEDS,
+    SUITE,
+    WITHOUT_RUNS,
+    all_seeds,
+    is_left_out,
+    paper_table,
+    paper_tables,
+    seeds_of,
+    union,
+)
 from goodness.presets import preset, presets
 from goodness.sweep.plan import make_cells
 from goodness.sweep.suites import suites
@@ -97,6 +110,40 @@ def test_other_seeds_stand_in_for_the_one_that_a_table_of_one_seed_has() -> None
     assert seeds_of(alone, FULL) == (42,)
     assert seeds_of(alone, FULL, [42, 123]) == (42, 123)
     assert seeds_of(alone, FULL, [7]) == (7,)
+
+
+@dataclass
+class Full:
+    """A pool that has these seeds of every run."""
+
+    seeds_there: tuple[int, ...]
+    scale: Scale = FULL
+
+    def seeds(self, preset: str) -> list[int]:
+        return list(self.seeds_there)
+
+    def missing(self, needs: Mapping[Need, bool]) -> dict[Need, bool]:
+        return {need: readout for need, readout in needs.items() if need[1] not in self.seeds_there}
+
+    def trouble(self, preset: str, seeds: list[int], readout: bool) -> str:
+        return ""
+
+
+@pytest.mark.parametrize(
+    ("label", "there", "seeds"),
+    [
+        ("freeriding", (42,), None),
+        ("freeriding", (42, 123, 7), (42, 123, 7)),
+        ("freeriding", (123, 456), None),  # the paper's own is missing
+        ("dissociation_full", (42, 123, 456), (42, 123, 456)),  # in the paper some rows have one seed, some three
+        ("multiseed", (42, 123, 456, 789), None),  # tells seeds apart, and has them
+    ],
+)
+def test_a_table_is_over_all_seeds_that_every_row_has(
+    label: str, there: tuple[int, ...], seeds: tuple[int, ...] | None
+) -> None:
+    pool: Any = Full(there)
+    assert all_seeds(paper_table(label), pool) == (seeds, [])
 
 
 def test_the_same_run_stands_once_for_all_tables() -> None:

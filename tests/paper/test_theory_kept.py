@@ -157,7 +157,7 @@ def test_a_check_of_fewer_images_does_not_take_the_place_of_one_of_more(
     [
         ('{"examples": 5, "blocks": []}', 5),
         ("{}", None),
-        ('{"examples": null, "blocks": []}', None),
+        ('{"examples": null, "blocks": []}', 0),
         ('{"examples": 5}', None),
         ('{"examples": ', None),
         ("[]", None),

@@ -23,7 +23,7 @@ from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import as_dict, remarks
 from goodness.report.paper_tables import filled_table, findings_table, overview
 from goodness.report.sweep_progress import SweepProgress, duration
-from goodness.sweep.published import about_publication
+from goodness.sweep.published import about_publication, is_published
 
 
 @dataclass(kw_only=True)
@@ -151,11 +151,12 @@ def _pool(args: PoolArgs) -> Pool:
     return Pool.at(args.scale, args.out, mixed_versions=args.mixed_versions)
 
 
-def _same_pool(args: PoolArgs) -> str:
-    """The options that name the same runs to another command."""
+def _where_to_train(args: PoolArgs) -> str:
+    """The options that name the same runs to `goodness reproduce`, which trains nothing in a publication."""
     words = ["--scale", args.scale]
     words += ["--seeds", *args.seeds] if args.seeds else []
-    words += ["--out", str(args.out)] if args.out else []
+    if args.out:
+        words += ["--published" if is_published(args.out) else "--out", str(args.out)]
     words += ["--mixed-versions"] if args.mixed_versions else []
     return shlex.join(words)
 
@@ -173,9 +174,9 @@ def _list(pool: Pool, seeds: list[int] | None, args: PoolArgs) -> int:
     needs = union(one.needs(pool.scale, seeds) for one in extras.everything())
     missing = pool.missing(needs)
     out.print(
-        f"{len(needs) - len(missing)} of {len(needs)} runs are in {pool.path}, each once however many need it; the "
-        f"rest take about {duration(pool.seconds(missing))} on {pool.scale.machine}. "
-        f"Make one: goodness reproduce NAME {_same_pool(args)}",
+        f"{pool.counted(needs)}, are in {pool.path}, each once however many need it; the rest take about "
+        f"{duration(pool.seconds(missing))} on {pool.scale.machine}. "
+        f"Make one: goodness reproduce NAME {_where_to_train(args)}",
         markup=False,
         soft_wrap=True,
     )
@@ -184,13 +185,12 @@ def _list(pool: Pool, seeds: list[int] | None, args: PoolArgs) -> int:
 
 def _standing_of_table(one: PaperTable, pool: Pool, seeds: list[int] | None) -> dict[str, Any]:
     filled = fill(one, pool, seeds)
-    done, of = len(filled.needs) - len(filled.missing), len(filled.needs)
     near, judged = filled.verdict
     words = {
         "no runs": f"no runs of ours: {one.without}",
         "complete": f"complete: {near} of {judged} numbers near the paper's" if judged else "complete",
-        "partial": f"{done} of {of} runs done",
-        "running": f"running, {done} of {of} runs done",
+        "partial": f"{pool.counted(filled.needs)}",
+        "running": f"running, {pool.counted(filled.needs)}",
     }
     refused = "; some are refused" if filled.trouble and filled.state != "complete" else ""
     told = as_dict(filled)
@@ -207,7 +207,7 @@ def _standing_of_figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) 
     needs = one.needs(pool.scale, seeds)
     missing = pool.missing(needs)
     done = len(needs) - len(missing)
-    stands = "complete" if not missing else f"{done} of {len(needs)} runs done" if done else "not run"
+    stands = "complete" if not missing else pool.counted(needs) if any(pool.run(*need) for need in needs) else "not run"
     return {
         "label": one.name,
         "number": "fig.",
@@ -241,7 +241,7 @@ def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None, args: PoolAr
             for (preset, seed), readout in needs.items()
         ],
         "files": [str(file) for file in files if file.is_file()],
-        "make": f"goodness reproduce fig:{one.name} {_same_pool(args)}",
+        "make": f"goodness reproduce fig:{one.name} {_where_to_train(args)}",
     }
 
 
@@ -293,6 +293,12 @@ def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
         stages = "Stage 1 and 2" if readout and len(pool.cell(preset, seed, True).stages) > 1 else "Stage 1"
         out.print(
             f"{preset}, seed {seed}: {stages}, about {seconds}, {states[preset, seed]}", markup=False, soft_wrap=True
+        )
+    if missing and is_published(pool.path):
+        err.print(
+            f"{pool.path} is a publication, and nothing is trained there; take its runs with {_where_to_train(args)}",
+            markup=False,
+            soft_wrap=True,
         )
     out.print(
         f"{len(missing)} of {len(asked.needs)} runs to do in {pool.path}, about {duration(pool.seconds(missing))} on "

@@ -100,7 +100,9 @@ def is_near(cell: Cell, ours: Ours) -> bool | None:
 
 def fill(one: PaperTable, pool: Pool, seeds: Iterable[int] | None = None) -> Filled:
     """A table from the runs that lie in the pool: of these seeds, or the paper's and all more that every row has."""
-    filler = _Filler(one, pool, all_seeds(one, pool) if seeds is None else tuple(seeds))
+    found, refused = all_seeds(one, pool) if seeds is None else (tuple(seeds), [])
+    filler = _Filler(one, pool, found)
+    filler.trouble += refused
     needs = one.needs(pool.scale, filler.seeds)
     missing = pool.missing(needs)
     return Filled(

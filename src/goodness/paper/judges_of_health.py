@@ -37,6 +37,8 @@ from goodness.stats import (
     paired_bootstrap,
 )
 
+LEAST = 3
+"""Seeds that a pair of rules must share to count."""
 WITH_ACCURACY = "Pearson's r with test accuracy"
 
 
@@ -130,7 +132,9 @@ def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
         outcome, sentence = OPEN, f"{apart}; {too_few(Interval(0, None, None, few))}."
     else:
         outcome = OPEN
-        sentence = f"{apart}; the one is not shown to be wide, or not every pair to lie within ±{POINT:g} point."
+        wide = "" if is_wide else f"that separations differ {SPREAD:g} times"
+        near = "" if all(one.is_shown for one in pairs.values()) else f"that every pair lies within ±{POINT:g} point"
+        sentence = f"{apart}; it is not shown {' nor '.join(one for one in (wide, near) if one)}."
     sentence = f"{sentence[:-1]} ({family.note})." if family.note else sentence
     what = f"{family.name}: accuracy of {most} minus that of {least}, points"
     return told(outcome, sentence, what, found, paper=family.paper[1], details=details)
@@ -182,15 +186,18 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
         return nothing_yet([preset for pair in pairs for preset in pair], papers)
     local, cumulative, most = max(found, key=lambda one: one[2].estimate)
     says = f"The deepest block separates {written(most, sign=False)} times as much under {cumulative} as under {local}"
+    few = min((one for *_, one in found), key=lambda one: one.n)
     if all(one.high is not None and one.high < 1 for _, _, one in found):
         others = f", and less in {len(found) - 1} other pairs" if len(found) > 1 else ""
         outcome, sentence = HOLDS, f"{says}{others}."
     elif any(one.low is not None and one.low > 1 for _, _, one in found):
         outcome, sentence = FAILS, f"{says}: it is no less."
     elif any(one.low is None for _, _, one in found):
-        outcome, sentence = OPEN, f"{says}; {too_few(min((one for *_, one in found), key=lambda one: one.n))}."
+        outcome, sentence = OPEN, f"{says}; {too_few(few)}."
     else:
         outcome, sentence = OPEN, f"{says}: the interval reaches one."
+    if outcome == HOLDS and few.n < LEAST:  # every pair counts
+        outcome, sentence = OPEN, f"{sentence[:-1]}; a pair of {few.n} seeds, and it takes {LEAST}."
     return told(
         outcome,
         sentence,

@@ -118,6 +118,13 @@ class Pool:
         """What is not there of what is needed."""
         return {need: readout for need, readout in needs.items() if self.run(*need, readout) is None}
 
+    def counted(self, needs: Needs) -> str:
+        """`3 of 4 runs, 2 of them without Stage 2`: how many are there, and how many of these only in part."""
+        missing = self.missing(needs)
+        half = sum(self.run(*need) is not None for need in missing)
+        lacking = f", {half} of them without Stage 2" if half else ""
+        return f"{len(needs) - len(missing) + half} of {len(needs)} runs{lacking}"
+
     def seconds(self, needs: Needs) -> float:
         """An estimate of what these runs take one after the other on the scale's machine."""
         return sum(self.scale.estimate(preset, readout) for (preset, _), readout in needs.items())

@@ -44,7 +44,7 @@ def write_page(pool: Pool, name: str, *, figures: bool = True, earlier: Iterable
         _runs(pool),
         _missing(pool),
         _earlier(earlier),
-        _tables(filled),
+        _tables(pool, filled),
         _figures(drawn, undrawn) if figures else "",
         _findings(verdicts),
     ]
@@ -99,7 +99,8 @@ def _about(pool: Pool, name: str) -> str:
         "",
         f"- scale: `{pool.scale.name}`, {pool.scale.about}"
         + ("" if pool.scale.is_comparable else "; the numbers and what is concluded from them mean nothing"),
-        f"- runs: {len(runs)}, {len(stages) - len(runs)} of them with Stage 2; {_share(pool)}",
+        f"- runs: {len(runs)}, {len(stages) - len(runs)} of them with Stage 2",
+        f"- needed by all tables, figures and findings: {pool.counted(_needs(pool))}",
         f"- time: {hours:.1f} hours of training{_sharing(runs)}",
         f"- seeds: {', '.join(map(str, sorted({run.config.seed for run in runs})))}",
         f"- hardware: {_counted(one.get('device_name') for one in facts)}",
@@ -117,15 +118,6 @@ def _about(pool: Pool, name: str) -> str:
         "its `published.json` has the SHA-256 of the full predictions, its `result.json` that of the weights.",
     ]
     return "\n".join(lines)
-
-
-def _share(pool: Pool) -> str:
-    """How many of the runs that are needed are there, and how many of these without the Stage 2 that is needed too."""
-    needs = _needs(pool)
-    half = sum(pool.run(*need) is not None for need in pool.missing(needs))
-    there = len(needs) - len(pool.missing(needs)) + half
-    lacking = f", {half} of these still without the Stage 2 that one of them reads" if half else ""
-    return f"{there} of the {len(needs)} that tables, figures and findings need{lacking}"
 
 
 def _sharing(runs: Iterable[Run]) -> str:
@@ -203,15 +195,14 @@ def _earlier(folders: Iterable[str]) -> str:
     )
 
 
-def _tables(filled: Iterable[Filled]) -> str:
+def _tables(pool: Pool, filled: Iterable[Filled]) -> str:
     lines = ["## Tables", "", "Those that have a number of ours, beside the paper's.", ""]
     for one in filled:
-        done, of = len(one.needs) - len(one.missing), len(one.needs)
         near, judged = one.verdict
         verdict = f"; {near} of {judged} numbers near the paper's" if judged else ""
         label = one.table.label
         lines.append(
-            f"- [{title(one)}]({TABLES}/{label}.md) ([CSV]({TABLES}/{label}.csv)): {done} of {of} runs{verdict}"
+            f"- [{title(one)}]({TABLES}/{label}.md) ([CSV]({TABLES}/{label}.csv)): {pool.counted(one.needs)}{verdict}"
         )
     return "\n".join(lines)
 

@@ -124,7 +124,7 @@ def reproduce(
     if missing and is_published(pool.path):
         raise UserError(
             f"{pool.path} is a publication that lacks {len(missing)} runs, and nothing is trained there; choose "
-            "another --out, then publish that"
+            f"another --out with --published {pool.path}, then publish that"
         )
     again = again or f"goodness reproduce {shlex.join(labels)} --scale {pool.scale.name}"
     how = How(device=device, data_dir=None if data_dir is None else str(data_dir.expanduser().resolve()))

@@ -120,19 +120,26 @@ def _tells_seeds_apart(label: str) -> bool:
     return len({cell.seed for cell in table(label) if cell.seed is not None}) > 1
 
 
-def all_seeds(one: PaperTable, pool: Pool) -> tuple[int, ...] | None:
+def all_seeds(one: PaperTable, pool: Pool) -> tuple[tuple[int, ...] | None, list[str]]:
     """The paper's seeds and all further ones that every row of the table has, so that rows stay comparable; None where
-    there are no more than the paper's, or not yet those."""
+    that adds no run to the paper's. And why seeds that are there are left out: they do not go with the others."""
     needs = one.needs(pool.scale)
+    presets = dict.fromkeys(preset for preset, _ in needs)
+    everywhere = set[int].intersection(*(set(pool.seeds(preset)) for preset in presets)) if presets else set[int]()
     own = {seed for _, seed in needs}
-    here = [set(pool.seeds(preset)) for preset in {preset for preset, _ in needs}]
-    everywhere = set[int].intersection(*here) if here else set[int]()
-    whole = {seed for seed in everywhere - own if not pool.missing(one.needs(pool.scale, [seed]))}
-    found = tuple(sorted(own | whole, key=lambda seed: (SEEDS.index(seed) if seed in SEEDS else len(SEEDS), seed)))
-    wanted = one.needs(pool.scale, found)
-    is_whole = bool(whole) and not pool.missing(wanted)
-    belong = is_whole and not any(pool.trouble(preset, found, readout) for (preset, _), readout in wanted.items())
-    return found if belong else None
+    whole = [seed for seed in everywhere if not pool.missing(one.needs(pool.scale, [seed]))]
+    if not own <= set(whole):
+        return None, []
+    kept, refused = list[int](), list[str]()
+    for seed in sorted(whole, key=lambda seed: (seed not in own, SEEDS.index(seed) if seed in SEEDS else seed)):
+        wanted = {preset: readout for (preset, _), readout in one.needs(pool.scale, [seed]).items()}
+        trouble = [why for preset, readout in wanted.items() if (why := pool.trouble(preset, [*kept, seed], readout))]
+        if trouble and seed not in own:
+            refused.append(f"seed {seed} is left out: {trouble[0]}")
+        else:
+            kept.append(seed)
+    adds = len(one.needs(pool.scale, kept)) > len(needs)
+    return (tuple(kept) if adds else None), refused
 
 
 def union(all_needs: Iterable[Mapping[Need, bool]]) -> dict[Need, bool]:

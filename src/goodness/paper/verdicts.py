@@ -65,7 +65,7 @@ class Finding:
     where: str
     """Labels of the paper."""
     rule: str
-    """Which outcome follows from what: decided before the data."""
+    """Which outcome follows from what: decided before the data, or it says since when."""
     presets: tuple[str, ...]
     """What it reads; not all of them are needed for a verdict."""
     seeds: int = 3
@@ -96,14 +96,14 @@ class Finding:
 
 
 def as_page(findings: Mapping[str, Finding]) -> str:
-    """The findings and their rules as a page of Markdown, without any run: what was fixed beforehand."""
+    """The findings and their rules as a page of Markdown, without any run."""
     intro = (
         "Each finding of the paper is a test on finished runs (`goodness.paper.findings`). What counts as a unit, and "
-        "which outcome follows from what, was written down before the runs that it judges; what was known are the "
-        "single runs of the dense rules in results/. An outcome is *holds*, *does not hold* or *cannot be told yet*; "
-        "intervals are of 95 %. `goodness paper NAME` shows one with its runs, verdict and numbers; `goodness "
-        "reproduce NAME` trains the runs that it reads, then writes the verdict; `finding:NAME` where a table has the "
-        "same name."
+        "which outcome follows from what, was written down before the runs that it judges, unless a rule says "
+        "otherwise; what was known are the single runs of the dense rules in results/. An outcome is *holds*, *does "
+        "not hold* or *cannot be told yet*; intervals are of 95 %. `goodness paper NAME` shows one with its runs, "
+        "verdict and numbers; `goodness reproduce NAME` trains the runs that it reads, then writes the verdict; "
+        "`finding:NAME` where a table has the same name."
     )
     lines = ["# Findings, and what would settle them", "", intro]
     for one in findings.values():

@@ -6,6 +6,8 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from goodness.bench.notes import memory_unit
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
@@ -14,10 +16,10 @@ FF, BP, FLOOR, LOOP, LATE = "#0072b2", "#d55e00", "#222222", "#9a9a9a", "#009e73
 
 TRAINED = {
     "ff": "Forward-Forward",
-    "ff-sequential": "block after block",
+    "ff-sequential": "Forward-Forward, by block",
     "bp": "backpropagation",
-    "bp-checkpoint": "activations computed again",
-    "bp-accumulate": "batch in pieces",
+    "bp-checkpoint": "backprop, recomputing",
+    "bp-accumulate": "backprop, batch in pieces",
 }
 PREDICTED = {"loop": "a loop over labels", "together": "all labels together", "late": "late labels, one pass"}
 LABEL, PANEL = 28, 4.6
@@ -53,8 +55,9 @@ def drawn(found: dict[str, Any]) -> Figure:
     for place, row in enumerate(rows):
         axes[0].plot([row["floor_ms"]] * 2, [place - 0.4, place + 0.4], color=FLOOR, linewidth=2)
     if has_memory:
-        _bars(axes[1], rows, [(row["peak_bytes"] or 0) / 2**30 for row in rows], "%.2f")
-        axes[1].set_title("Peak memory (GiB)")
+        unit, size = memory_unit(found)
+        _bars(axes[1], rows, [(row["peak_bytes"] or 0) / size for row in rows], "%.3g")
+        axes[1].set_title(f"Peak memory ({unit})")
         axes[1].set_yticks(range(len(rows)), [""] * len(rows))
     if groups:
         _speeds(axes[-1], groups)
@@ -101,6 +104,7 @@ def _speeds(axes: Axes, groups: list[dict[str, Any]]) -> None:
         axes.bar_label(bars, labels=[short(height) for height in heights], padding=2, fontsize=8)
     axes.set_xticks(range(len(groups)), [f"{row['classes']} classes" for row in groups])
     axes.set_yscale("log")
+    axes.set_ylabel("logarithmic", fontsize=8)
     speeds = [row[name]["images_per_second"] for row in groups for name in PREDICTED]
     least, most = min(speeds), max(speeds)
     axes.set_ylim(least / 2, most * max(4, (most / least) ** 0.3))

@@ -24,7 +24,8 @@ def has_theory(run: Run) -> bool:
 
 def examples_kept(run: Run) -> int:
     """On how many images' gradients the check that a run keeps was made; 0 without one that can be read."""
-    return (_kept(run) or {"examples": 0})["examples"]
+    examples = (_kept(run) or {}).get("examples")
+    return examples if isinstance(examples, int) else 0
 
 
 def _kept(run: Run) -> dict[str, Any] | None:
@@ -32,10 +33,7 @@ def _kept(run: Run) -> dict[str, Any] | None:
         found = read_json(run.path / THEORY)
     except RunError:
         return None
-    is_one = (
-        isinstance(found, dict) and isinstance(found.get("blocks"), list) and isinstance(found.get("examples"), int)
-    )
-    return found if is_one else None
+    return found if isinstance(found, dict) and isinstance(found.get("blocks"), list) else None
 
 
 def keep_theory(run: Run, *, device: str = "auto", data_dir: str | os.PathLike[str] | None = None) -> None:
