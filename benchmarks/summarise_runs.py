@@ -17,7 +17,7 @@ from goodness.paper.reduced import rounded
 from goodness.presets import preset
 from goodness.runs import READOUT, Run
 
-KEPT = ("device_name", "torch", "cuda", "cudnn", "driver", "dtype", "python", "commit", "commit_is_dirty")
+KEPT = ("device_name", "torch", "cuda", "cudnn", "driver", "dtype", "python", "commit", "commit_is_dirty", "source")
 
 
 def summary(run: Run) -> dict:
@@ -27,6 +27,7 @@ def summary(run: Run) -> dict:
     return {
         "preset": config.preset,
         "stage": run.stage,
+        "config": json.loads((run.path / "config.json").read_text()),
         "changes": {name: new for name, (_, new) in changed.items()},
         "seed": config.seed,
         "environment": {name: environment.get(name) for name in KEPT},

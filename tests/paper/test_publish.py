@@ -137,20 +137,20 @@ def test_nothing_names_a_machine_a_person_or_a_path(copied: Pool, tmp_path: Path
     environment = place(copied, "gamma0", 42) / "environment.json"
     facts = read_json(environment)
     facts |= {
-        "command": "/home/lovelace/bin/goodness cell /cluster77/lovelace",
-        "host": "lovelace-laptop",
-        "user": "lovelace",
+        "command": "/home/somebody/bin/goodness cell /bigdisk/somebody",
+        "host": "somebody-laptop",
+        "user": "somebody",
     }
-    facts["platform"] = "Linux-6.1-lovelace-laptop-x86_64"
+    facts["platform"] = "Linux-6.1-somebody-laptop-x86_64"
     facts["data"] |= {
-        "dir": "/cluster77/lovelace",
-        "provenance": "/cluster77/lovelace/digits.bin: checked; ~/lovelace/more",
+        "dir": "/bigdisk/somebody",
+        "provenance": "/bigdisk/somebody/digits.bin: checked; ~/somebody/more",
     }
     write_json(environment, {**facts, "resumed": [{**facts}]})
     publish([copied.path], tmp_path / "out", figures=False)
     for name, content in files(tmp_path / "out").items():
         text = content.decode(errors="replace")
-        for secret in ("lovelace", "cluster77", str(tmp_path), str(copied.path), "/root", "/home", str(Path.home())):
+        for secret in ("somebody", "bigdisk", str(tmp_path), str(copied.path), "/root", "/home", str(Path.home())):
             assert secret not in text, (name, secret)
     kept = read_json(tmp_path / "out" / environment.relative_to(copied.path))
     assert kept["data"] == {"provenance": "digits.bin: checked; more", "sha256": facts["data"]["sha256"]}

@@ -6,6 +6,9 @@ import importlib
 import importlib.util
 import json
 import math
+import os
+import shlex
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -22,6 +25,13 @@ except ImportError as missing:  # the library needs neither, the command line do
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+
+def called() -> str:
+    """How the command can be called again: by its name where the shell finds it, else by its place."""
+    place = Path(sys.argv[0])
+    by_name = shutil.which("goodness")
+    return "goodness" if by_name or place.name != "goodness" else shlex.quote(os.path.relpath(place))
 
 
 def print_json(value: Any) -> None:

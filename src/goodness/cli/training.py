@@ -14,7 +14,7 @@ import tyro
 
 from goodness import api
 from goodness.cli.options import choose_parts
-from goodness.cli.terminal import err, import_plugins, out, print_json, progress_of, take_name, values_of
+from goodness.cli.terminal import called, err, import_plugins, out, print_json, progress_of, take_name, values_of
 from goodness.config import Config, Keep, Readout
 from goodness.demo import RULES, demo_sentence, run_demo
 from goodness.errors import UserError, nearest
@@ -216,7 +216,7 @@ def demo_command(arguments: list[str]) -> int:
     if figure.is_file():
         console.print(f"figure: {figure}    runs: {folder}", markup=False, soft_wrap=True)
         names = " ".join(shlex.quote(str(folder / name)) for name in RULES)
-        console.print(f"see all of it: goodness report {names}", markup=False, soft_wrap=True)
+        console.print(f"see all of it: {called()} report {names}", markup=False, soft_wrap=True)
     else:
         console.print(f"runs: {folder}    (no figure: pip install 'goodness[plots]')", markup=False, soft_wrap=True)
     console.print(f"\n{demo_sentence(result)}", soft_wrap=True)

@@ -76,7 +76,7 @@ def without_place(provenance: str) -> str:
     Data sets write `PLACE: what was checked`: of the place its last name stays, unless it is an address. Elsewhere only
     a path from the root or from a home folder is cut: other words may have a slash.
 
-    >>> without_place("/home/ada/data/cifar-10-binary.tar.gz: lengths checked, train/val apart")
+    >>> without_place("/home/user/data/cifar-10-binary.tar.gz: lengths checked, train/val apart")
     'cifar-10-binary.tar.gz: lengths checked, train/val apart'
     """
     place, colon, rest = provenance.partition(": ")

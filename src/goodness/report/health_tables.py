@@ -35,7 +35,8 @@ def blocks_table(found: dict[str, Any], name: str) -> Table:
     table.caption = (
         "sep_cur: goodness of the right label minus the strongest wrong one's, in this block alone. right alone: share "
         "of images for which that is positive. own share: the block's part of the evidence of blocks 0..d. gradient "
-        "left: the share of its own gradient that its history leaves it."
+        "left: the share of its own gradient that its history leaves it, against a mined wrong label. Verdicts "
+        "compare the blocks' own evidence: the mean of that lead, a wrong answer counted as nothing."
     )
     table.caption_justify = "left"
     return table
@@ -127,7 +128,8 @@ def theory_table(rows: list[dict[str, Any]]) -> Table:
         )
     table.caption = (
         "gradient identity: the cumulative loss's gradient is R times the local one's, in all of the block's "
-        "parameters. m and P >= 0: share of images inside the theorem's assumptions. mean R: of min(1, R)."
+        "parameters. m and P >= 0: share of images inside the theorem's assumptions. mean R: of min(1, R), against "
+        "the wrong label that this block finds hardest (goodness health: a mined one)."
     )
     table.caption_justify = "left"
     return table

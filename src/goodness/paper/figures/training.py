@@ -48,10 +48,22 @@ def _panel_a_preset(sheet: Sheet, title: str, measure: str, words: str) -> None:
         _blocks_over_epochs(axes, _first(sheet, name), measure)
         axes.set_title(name_of(name), fontsize=10)
         zero_line(axes)
+        _at_the_end(axes, _first(sheet, name), measure)
     panels[0].set_ylabel(words)
     sheet.is_of_one_seed = True
-    sheet.notes.append("On training images, as they come.")
+    sheet.notes.append(
+        "Lines: training images as they come; every block mines a wrong label of its own there, so a deeper block may "
+        "tell it by the labels of the blocks before, whatever the image. Diamonds: test images at the end."
+    )
     sheet.legend(panels[names.index(deepest)])
+
+
+def _at_the_end(axes: Axes, run: Run, measure: str) -> None:
+    """The same measure on test images, of the weights that are reported, behind the last epoch."""
+    values, epochs = of.by_block(run, measure), [epoch for epoch, _ in of.over_epochs(run, "train", measure)]
+    for d, value in enumerate(values):
+        colour = depth_colour(d, len(values))
+        axes.plot(epochs[-1] * 1.06, value, "D", markersize=7, markeredgecolor=INK, color=colour, clip_on=False)
 
 
 @paper_figure(
