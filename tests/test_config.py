@@ -225,6 +225,7 @@ NAN, INF = math.nan, math.inf
         (Config(model=Model(blocks=0)), "model.blocks"),
         (Config(model=Model(stem=Stem(channels=0))), "model.stem.channels"),
         (Config(model=Model(stem=Stem(patch=0))), "model.stem.patch"),
+        (Config(model=Model(stem=Stem(tokens=0))), "model.stem.tokens"),
         (Config(model=Model(block=Hybrid(hidden=0))), "model.block.hidden"),
         (Config(model=Model(goodness=AspectGoodness(temperature=-1.0))), "model.goodness.temperature"),
         (Config(optim=Optim(lr=0.0)), "optim.lr"),
@@ -351,6 +352,14 @@ def test_a_file_of_an_older_format_may_lack_what_came_later(monkeypatch: pytest.
     assert from_dict(data) == BASE
     with pytest.raises(ConfigError, match="unknown field 'colour'"):
         from_dict({**data, "colour": 1})
+
+
+def test_a_vector_stem_comes_back_from_its_file_and_an_older_file_has_none() -> None:
+    config = override(BASE, {"model.stem.kind": "vector", "model.stem.tokens": 5})
+    assert from_dict(json.loads(json.dumps(to_dict(config)))) == config
+    older = {**to_dict(BASE), "format": 4}
+    del older["model"]["stem"]["tokens"]
+    assert from_dict(older) == BASE
 
 
 def test_mgc_may_stand_beside_terms_that_weigh_nothing() -> None:

@@ -255,6 +255,11 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
             "model.stem.patch": {"model.stem.patch": None},
         },
     ),
+    "a stem of one linear map": (
+        {"model.stem.kind": "vector", "model.stem.channels": 12, "model.stem.patch": 3},
+        {"model.stem.channels": {"model.stem.channels": 8}, "model.stem.patch": {"model.stem.patch": None}},
+    ),
+    "tokens of another stem": ({"model.stem.tokens": 3}, {"model.stem.tokens": {"model.stem.tokens": 8}}),
     "stages beyond the blocks": (
         {**CNN, "model.blocks": 2, "model.width": 256, "model.stem.channels": 384, "model.stem.patch": None},
         {"model.block.channels[2]": {"model.block.channels": (4, 6, 99)}},

@@ -29,7 +29,7 @@ from goodness.parts import BlockPart, GoodnessPart, LabelPart, NegativesPart, Pa
 
 C = TypeVar("C")
 
-FORMAT = 4
+FORMAT = 5
 """Of config.json. Goes up when a field is added; its default must then mean what older runs did."""
 
 
@@ -37,12 +37,15 @@ FORMAT = 4
 class Stem:
     """What turns images into tokens; it learns with block 0."""
 
-    kind: Literal["conv", "pixels"] = "conv"
-    """Convolutions and a patch embedding, or the pixels as they are (one token each, for convolutional blocks)."""
+    kind: Literal["conv", "pixels", "vector"] = "conv"
+    """Convolutions and a patch embedding; the pixels as they are (one token each, for convolutional blocks); or all
+    numbers at once by one linear map (for embedded texts)."""
     channels: int = 384
     """Channels before the patch embedding (a quarter of them after the first convolution)."""
     patch: int | None = None
     """Side of a patch after the stem's halving; None picks the smallest with at most 8x8 tokens."""
+    tokens: int = 8
+    """How many tokens the linear map of a vector stem makes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -216,6 +219,7 @@ class Config:
             "model.blocks": (self.model.blocks, 1),
             "model.stem.channels": (self.model.stem.channels, 1),
             "model.stem.patch": (1 if self.model.stem.patch is None else self.model.stem.patch, 1),
+            "model.stem.tokens": (self.model.stem.tokens, 1),
             "optim.weight_decay": (self.optim.weight_decay, 0),
             "optim.clip": (self.optim.clip, 0),
             "optim.sam": (self.optim.sam, 0),

@@ -94,6 +94,11 @@ def _in_shape(config: Config) -> Iterator[Fact]:
     if model.stem.kind == "pixels":
         why = "the stem hands the pixels on as they are (model.stem.kind)"
         yield from (Fact(name, why) for name in ("model.width", "model.stem.channels", "model.stem.patch"))
+    if model.stem.kind == "vector":
+        why = "the stem is one linear map (model.stem.kind)"
+        yield from (Fact(name, why) for name in ("model.stem.channels", "model.stem.patch"))
+    else:
+        yield Fact("model.stem.tokens", "it is the vector stem's, and model.stem.kind is another")
 
 
 def _in_backprop(config: Config) -> Iterator[Fact]:

@@ -16,7 +16,7 @@ from goodness.model.head import EnergyGoodness
 from goodness.model.hybrid import Hybrid
 from goodness.model.label import Add
 from goodness.model.network import Network
-from goodness.model.stem import fitting_patch, token_grid
+from goodness.model.stem import VectorStem, fitting_patch, token_grid
 
 TINY = Model(width=16, blocks=3, stem=Stem(channels=8), block=Hybrid(heads=2, hidden=16))
 TERMS = {"aspects": Aspects(), "block": Block(), "supcon": SupCon(dimensions=4, queue=8), "recon": Reconstruction()}
@@ -60,6 +60,23 @@ def test_the_fitting_patch_is_the_smallest_with_at_most_eight_tokens_a_side() ->
 def test_a_patch_that_is_asked_for_is_taken() -> None:
     network = Network(dataclasses.replace(TINY, stem=Stem(channels=8, patch=2)), (1, 8, 8), 3)
     assert network.grid == (2, 2)
+
+
+@pytest.mark.parametrize("shape", [(1, 1, 768), (3, 8, 8), (1, 1, 2)])
+@pytest.mark.parametrize("tokens", [1, 8])
+def test_a_vector_stem_is_one_linear_map_of_all_numbers_cut_into_tokens(shape, tokens: int) -> None:
+    network = Network(dataclasses.replace(TINY, stem=Stem(kind="vector", tokens=tokens)), shape, 5)
+    assert network.grid == (1, tokens)
+    images = torch.rand(2, *shape)
+    found = network.tokens(images)
+    assert found.shape == (2, tokens, 16)
+    assert isinstance(network.stem, VectorStem)
+    weight, bias = network.stem.project.weight, network.stem.project.bias
+    for token in range(tokens):
+        rows = slice(16 * token, 16 * (token + 1))
+        expected = images.reshape(2, -1) @ weight[rows].T + bias[rows]
+        torch.testing.assert_close(found[:, token], expected, rtol=1e-5, atol=1e-5)
+    assert bool(network.block(0)(found, torch.tensor([4, 0])).goodness.isfinite().all())
 
 
 def test_images_are_normalised_by_the_data_sets_mean_and_spread() -> None:

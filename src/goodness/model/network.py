@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from goodness.model.block import FFBlock, hand_on
-from goodness.model.stem import ConvStem, PixelStem, fitting_patch, token_grid
+from goodness.model.stem import ConvStem, PixelStem, VectorStem, fitting_patch, token_grid
 from goodness.parts import Term
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ def build_stem(config: Model, shape: tuple[int, int, int]) -> tuple[nn.Module, i
     channels, height, width = shape
     if config.stem.kind == "pixels":
         return PixelStem(), channels, (height, width)
+    if config.stem.kind == "vector":
+        stem = VectorStem(channels * height * width, config.stem.tokens, config.width)
+        return stem, config.width, (1, config.stem.tokens)
     patch = config.stem.patch or fitting_patch(height, width)
     stem = ConvStem(channels, config.stem.channels, config.width, patch)
     return stem, config.width, token_grid(height, width, patch)

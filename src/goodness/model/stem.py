@@ -27,6 +27,19 @@ class PixelStem(nn.Module):
         return images.flatten(2).transpose(1, 2)
 
 
+class VectorStem(nn.Module):
+    """One linear map of all numbers, `[batch, C, H, W]` to `[batch, tokens, width]`: for embedded texts, without a
+    grid."""
+
+    def __init__(self, numbers: int, tokens: int, width: int) -> None:
+        super().__init__()
+        self.tokens = tokens
+        self.project = nn.Linear(numbers, tokens * width)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.project(images.flatten(1)).unflatten(1, (self.tokens, -1))
+
+
 class ConvStem(nn.Module):
     """3x3 convolution, 3x3 convolution of stride 2, patch embedding; `[batch, C, H, W]` to `[batch, tokens, width]`.
 
