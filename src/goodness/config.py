@@ -170,7 +170,8 @@ class Config:
     trainer: Literal["ff", "backprop"] = "ff"
     """Block-local Forward-Forward, or end-to-end backpropagation on the same backbone without labels and goodness."""
     data: str = "cifar10"
-    """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, tiny-imagenet or folder:PATH."""
+    """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, tiny-imagenet, folder:PATH; texts imdb, newsgroups,
+    ag-news, texts:PATH."""
     seed: int = 42
     """Seeds initial weights, batch order, augmentation and mining. The split has its own."""
     epochs: int = 362

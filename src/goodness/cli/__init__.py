@@ -34,7 +34,7 @@ ABOUT = """Forward-Forward networks, trained block by block, and a clear view of
   goodness theory RUN         the paper's theorems, checked on the run's own blocks
   goodness audit PRESET|RUN   no gradient crosses a block: the proof
   goodness bench              how fast this machine trains and predicts, beside backpropagation
-  goodness data list          the data sets; also: data get NAME, data check NAME
+  goodness data list          the data sets; also: data get NAME, data check NAME, data embed NAME (texts)
 
 Each command takes --help. Docs: README.md, docs/decisions.md."""
 

@@ -7,7 +7,7 @@ import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import tyro
@@ -16,6 +16,8 @@ from goodness import parts
 from goodness.cli.terminal import err, out, print_json
 from goodness.config import Config, Model, differences
 from goodness.data import sources
+from goodness.data.encoder import FrozenEncoder
+from goodness.data.text import ENCODER, TextData
 from goodness.errors import UserError, nearest
 from goodness.model.network import Network
 from goodness.model.stripped import StrippedNetwork
@@ -23,6 +25,7 @@ from goodness.paper.accuracies import PAPER
 from goodness.presets import base_of, preset, presets, section_of
 from goodness.report import tables
 from goodness.report.progress import Progress
+from goodness.training.run import choose_device
 
 WIDE = 100
 """Columns of a terminal that has room for what every preset changes."""
@@ -68,6 +71,27 @@ class DataCheckArgs:
     """Where data sets are kept; else $GOODNESS_DATA, else the user's cache folder."""
     json: bool = False
     """Print one JSON object."""
+
+
+@dataclass(kw_only=True)
+class DataEmbedArgs:
+    """Turn the texts of a data set into vectors by a frozen encoder, once; runs read the vectors. A GPU makes it
+    minutes. Needs `pip install 'goodness[text]'`."""
+
+    name: tyro.conf.Positional[str]
+    """Which data set: imdb, newsgroups, ag-news or texts:PATH."""
+    encoder: str
+    """A folder with an encoder of transformers, or a public name such as the paper's bert-base-uncased."""
+    pool: Literal["mean", "pooler"] = "mean"
+    """One vector of a text's tokens: their mean, or the encoder's own summary."""
+    max_tokens: int = 256
+    """Where a longer text is cut off."""
+    batch: int = 64
+    """Texts at a time."""
+    device: str = "auto"
+    """auto, cpu, cuda, cuda:1, mps."""
+    data_dir: Path | None = None
+    """Where data sets are kept; else $GOODNESS_DATA, else the user's cache folder."""
 
 
 def presets_command(arguments: list[str]) -> int:
@@ -120,8 +144,9 @@ def _counted(
 
 def data_command(arguments: list[str]) -> int:
     actions: dict[str, Callable[[list[str]], int]] = {"list": _data_list, "get": _data_get, "check": _data_check}
+    actions["embed"] = _data_embed
     if not arguments or arguments[0] in ("-h", "--help"):
-        out.print("usage: goodness data list | get NAME | check NAME   (each takes --help)")
+        out.print("usage: goodness data list | get NAME | check NAME | embed NAME   (each takes --help)")
         return 0 if arguments else 2
     if arguments[0] not in actions:
         raise UserError(f"unknown action 'data {arguments[0]}': {nearest(arguments[0], actions)}")
@@ -136,6 +161,7 @@ def _data_list(arguments: list[str]) -> int:
     else:
         out.print(tables.data_table(rows))
         out.print("Your own images: --data folder:PATH, with PATH/train/<class>/* and PATH/test/<class>/*.")
+        out.print("Your own texts: --data texts:PATH, with *.txt there. Texts are embedded first: goodness data embed.")
     return 0
 
 
@@ -144,6 +170,21 @@ def _data_get(arguments: list[str]) -> int:
     with Progress(err) as progress:
         place = sources.get(args.name, args.data_dir, progress.bytes_listener(args.name))
     out.print(f"{args.name} is at {place}", markup=False, soft_wrap=True)
+    dataset = sources.find(args.name)
+    if isinstance(dataset, TextData) and not dataset.is_embedded(sources.cache_dir(args.data_dir)):
+        out.print(f"next: goodness data embed {args.name} --encoder {ENCODER}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _data_embed(arguments: list[str]) -> int:
+    args = tyro.cli(DataEmbedArgs, args=arguments, prog="goodness data embed")
+    encoder = FrozenEncoder(args.encoder, pool=args.pool, max_tokens=args.max_tokens, device=choose_device(args.device))
+    with Progress(err) as progress:
+        listener = progress.texts_listener(args.name)
+        place = sources.embed(
+            args.name, encoder, encoder.about, data_dir=args.data_dir, batch=args.batch, progress=listener
+        )
+    out.print(f"{args.name} is embedded at {place}", markup=False, soft_wrap=True)
     return 0
 
 

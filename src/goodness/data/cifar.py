@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import logging
 import tarfile
 import zlib
@@ -19,6 +18,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from goodness.data.archive import Capped
 from goodness.data.dataset import (
     Dataset,
     Raw,
@@ -109,7 +109,7 @@ class Cifar(Dataset):
         limit = sum(self._bytes(member) for member in wanted.values()) + _SLACK
         try:
             with gzip.open(source) as unzipped:
-                capped = _Capped(unzipped, limit, source)
+                capped = Capped(unzipped, limit, source)
                 # As a stream: going back in a gzip file would unzip it again from the start.
                 with tarfile.open(fileobj=capped, mode="r|", bufsize=1 << 20) as archive:
                     for entry in archive:
@@ -209,25 +209,6 @@ def _check_superclasses(coarse: np.ndarray, fine: np.ndarray, classes: tuple[str
             f"{where}: class {twice[0]} ({classes[twice[0]]}) stands under several superclasses, expected "
             "one. The labels are damaged: fetch the file again"
         )
-
-
-class _Capped(io.RawIOBase):
-    """A stream that refuses to unzip beyond a limit, so that a small file cannot fill the memory."""
-
-    def __init__(self, stream: gzip.GzipFile, limit: int, source: Path) -> None:
-        self._stream = stream
-        self._left = limit
-        self._source = source
-
-    def readable(self) -> bool:
-        return True
-
-    def read(self, size: int = -1, /) -> bytes:
-        content = self._stream.read(min(size, self._left + 1) if size >= 0 else self._left + 1)
-        self._left -= len(content)
-        if self._left < 0:
-            raise DataError(f"{self._source} unzips to more than its images need: not the official archive")
-        return content
 
 
 def _toronto(name: str, size: int, sha256: str) -> tuple[RemoteFile]:

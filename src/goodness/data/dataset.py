@@ -112,14 +112,16 @@ def channel_moments(images: Tensor) -> tuple[tuple[float, ...], tuple[float, ...
     return tuple(means), tuple(stds)
 
 
-def check_class_counts(labels: np.ndarray, expected: Sequence[int], classes: Sequence[str], where: str) -> None:
+def check_class_counts(
+    labels: np.ndarray, expected: Sequence[int], classes: Sequence[str], where: str, what: str = "images"
+) -> None:
     """Refuse labels whose number per class is not the published one: the mark of a swapped or edited file."""
     found = np.bincount(labels, minlength=len(expected))
     wrong = [c for c in range(len(expected)) if found[c] != expected[c]]
     if wrong:
         first = wrong[0]
         raise DataError(
-            f"{where}: {found[first]:,} images of class {first} ({classes[first]}), expected "
+            f"{where}: {found[first]:,} {what} of class {first} ({classes[first]}), expected "
             f"{expected[first]:,}; {len(wrong)} of {len(expected)} classes have a wrong count. "
             "A file is swapped or its labels are damaged: fetch it again"
         )

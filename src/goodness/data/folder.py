@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from goodness.data.class_folders import listed, some
 from goodness.data.dataset import Dataset, Raw, as_split
 from goodness.data.images import Split
 from goodness.data.pictures import formats, opened, pillow
 from goodness.errors import DataError
 
-_NOISE = {"thumbs.db", "desktop.ini"}  # left by file managers, beside all names that begin with a dot
 _GREY = {"1", "L", "LA", "La"}
 _DEEP = {
     "I",
@@ -25,7 +25,6 @@ _DEEP = {
     "I;16N",
 }  # more than 8 bits: Pillow would clip them, not scale them
 _MEMORY_CAP = 32 << 30  # bytes of pixels; the whole set is kept in memory
-_SHOWN = 3
 
 Decoded = tuple[Path, int, tuple[int, int], str]  # file, label, (width, height), mode
 
@@ -50,10 +49,10 @@ class ImageFolder(Dataset):
         if not self.path.is_dir():
             raise DataError(f"there is no folder {self.path}: folder:PATH needs PATH/train/<class>/ with images")
         pillow()
-        classes, train = _listed(self.path / "train", None)
-        _, test = _listed(self.path / "test", classes)
+        classes, train = listed(self.path / "train", None)
+        _, test = listed(self.path / "test", classes)
         own_val = (self.path / "val").is_dir()
-        val = _listed(self.path / "val", classes)[1] if own_val else []
+        val = listed(self.path / "val", classes)[1] if own_val else []
         found = _headers(train + test + val)
         (width, height), grey = _common(found)
         needed = len(found) * width * height * (1 if grey else 3)
@@ -73,42 +72,6 @@ class ImageFolder(Dataset):
             provenance=f"{self.path}: {len(found):,} images decoded, all {width}x{height} "
             f"{'greyscale' if grey else 'RGB'}",
         )
-
-
-def _listed(part: Path, expected: tuple[str, ...] | None) -> tuple[tuple[str, ...], list[tuple[Path, int]]]:
-    """The classes of a part, sorted by name, and its files with their labels, in a fixed order."""
-    if not part.is_dir():
-        advice = "" if part.name == "train" else "; move some images of every class there from train"
-        raise DataError(f"there is no folder {part}: images are expected as {part}/<class>/<image>{advice}")
-    visible = sorted(child for child in part.iterdir() if not _is_noise(child))
-    classes = tuple(child.name for child in visible if child.is_dir())
-    if expected is None and len(classes) < 2:
-        raise DataError(
-            f"{part} has {len(classes)} class folder{'s' * (len(classes) != 1)}"
-            f"{f' ({classes[0]})' if classes else ''}; telling classes apart needs at least two"
-        )
-    if expected is not None and classes != expected:
-        lacking, extra = sorted(set(expected) - set(classes)), sorted(set(classes) - set(expected))
-        raise DataError(
-            f"{part} and its neighbour train have different class folders: "
-            + "; ".join(
-                f"{_some(names)} only in {place}" for names, place in ((lacking, "train"), (extra, part.name)) if names
-            )
-        )
-    files: list[tuple[Path, int]] = []
-    empty: list[Path] = []
-    for label, name in enumerate(classes):
-        children = sorted(child for child in (part / name).iterdir() if not _is_noise(child))
-        nested = [child for child in children if child.is_dir()]
-        if nested:
-            raise DataError(f"{_some(nested)}: a folder inside a class folder; move its images up, or it away")
-        inside = [child for child in children if child.is_file()]
-        if not inside:
-            empty.append(part / name)
-        files += [(file, label) for file in inside]
-    if empty:
-        raise DataError(f"class folders without an image ({len(empty)}): {_some(empty)}")
-    return classes, files
 
 
 def _headers(files: list[tuple[Path, int]]) -> list[Decoded]:
@@ -136,7 +99,7 @@ def _common(found: list[Decoded]) -> tuple[tuple[int, int], bool]:
         odd = [f"{path} ({w}x{h})" for path, _, (w, h), _ in found if (w, h) != (width, height)]
         raise DataError(
             f"all images must have one size; {most:,} are {width}x{height} and {len(odd):,} are not: "
-            f"{_some(odd)}. Resize or crop them"
+            f"{some(odd)}. Resize or crop them"
         )
     return (width, height), all(mode in _GREY for _, _, _, mode in found)
 
@@ -159,7 +122,7 @@ def _pixels(found: list[Decoded], width: int, height: int, grey: bool) -> np.nda
 def _refuse(unreadable: list[str], total: int) -> None:
     if unreadable:
         raise DataError(
-            f"{len(unreadable):,} of {total:,} files cannot be read as images: {_some(unreadable)}. "
+            f"{len(unreadable):,} of {total:,} files cannot be read as images: {some(unreadable)}. "
             "Repair or remove them"
         )
 
@@ -167,12 +130,3 @@ def _refuse(unreadable: list[str], total: int) -> None:
 def _why(path: Path, trouble: Exception) -> str:
     reason = str(trouble).replace(str(path), "").replace("''", "").strip() or type(trouble).__name__
     return f"{path} ({reason})"
-
-
-def _some(names: list) -> str:
-    shown = ", ".join(str(name) for name in names[:_SHOWN])
-    return shown if len(names) <= _SHOWN else f"{shown} and {len(names) - _SHOWN:,} more"
-
-
-def _is_noise(path: Path) -> bool:
-    return path.name.startswith(".") or path.name.lower() in _NOISE

@@ -12,11 +12,13 @@ from typing import Any
 
 import torch
 
-from goodness.data import cifar, digits, idx, tiny_imagenet  # noqa: F401  (importing them registers them)
+from goodness.data import cifar, digits, embedded, idx, text, tiny_imagenet  # noqa: F401  (importing registers them)
 from goodness.data.dataset import Dataset, Raw, as_split, channel_moments, datasets
 from goodness.data.download import Progress, fetch
+from goodness.data.embedded import About, Encode
 from goodness.data.folder import ImageFolder
 from goodness.data.images import ImageData, Split, hold_out
+from goodness.data.text import TextData, TextFolder
 from goodness.errors import ConfigError, DataError
 
 __all__ = [
@@ -27,13 +29,15 @@ __all__ = [
     "canonical",
     "check",
     "datasets",
+    "embed",
     "find",
     "get",
     "listing",
     "load",
 ]
 
-_FOLDER = "folder:"
+_OWN: dict[str, type[ImageFolder] | type[TextFolder]] = {"folder": ImageFolder, "texts": TextFolder}
+"""What stands before the colon where a user's own files are meant."""
 
 
 def cache_dir(data_dir: str | os.PathLike[str] | None = None) -> Path:
@@ -49,23 +53,21 @@ def cache_dir(data_dir: str | os.PathLike[str] | None = None) -> Path:
 
 def canonical(name: str) -> str:
     """The name under which a run finds its data again from any working folder: a folder's path is made absolute."""
-    path = name.removeprefix(_FOLDER)
-    if path == name or not path:
-        return name
-    return f"{_FOLDER}{Path(path).expanduser().resolve()}"
+    kind, _, path = name.partition(":")
+    return f"{kind}:{Path(path).expanduser().resolve()}" if kind in _OWN and path else name
 
 
 def find(name: str) -> Dataset:
-    """The data set of that name, or the folder that `folder:PATH` points to."""
-    if name.startswith(_FOLDER):
-        path = name.removeprefix(_FOLDER)
+    """The data set of that name, or the folder that `folder:PATH` or `texts:PATH` points to."""
+    kind, colon, path = name.partition(":")
+    if colon and kind in _OWN:
         if not path:
-            raise DataError("folder: needs a path, as in folder:my-images")
-        return ImageFolder(Path(path).expanduser())
+            raise DataError(f"{kind}: needs a path, as in {kind}:my-own")
+        return _OWN[kind](Path(path).expanduser())
     try:
         return datasets[name]()
     except ConfigError as unknown:
-        raise DataError(f"{unknown} (folder:PATH reads images of your own)") from None
+        raise DataError(f"{unknown} (folder:PATH reads images of your own, texts:PATH texts)") from None
 
 
 def load(
@@ -148,6 +150,27 @@ def get(name: str, data_dir: str | os.PathLike[str] | None = None, progress: Pro
     return place
 
 
+def embed(
+    name: str,
+    encode: Encode,
+    about: About,
+    *,
+    data_dir: str | os.PathLike[str] | None = None,
+    batch: int = 64,
+    progress: Progress | None = None,
+) -> Path:
+    """Encode the texts of a data set, once, so that runs can read them; says where the vectors lie.
+
+    `encode` takes some texts to vectors, `about` says what it is; `goodness.data.encoder` has those of transformers.
+    """
+    dataset, folder = find(name), cache_dir(data_dir)
+    if not isinstance(dataset, TextData):
+        raise DataError(f"{name} has images, which are read as they are: only texts are embedded")
+    if batch < 1:
+        raise DataError(f"a batch has at least one text, not {batch}")
+    return embedded.embed(dataset.corpus(folder), encode, about, dataset.home(folder), batch=batch, progress=progress)
+
+
 def check(name: str, data_dir: str | os.PathLike[str] | None = None) -> dict[str, Any]:
     """Verify a stored data set as far as possible and return the facts; DataError at the first fault."""
     dataset, folder = find(name), cache_dir(data_dir)
@@ -218,7 +241,7 @@ def _per_class(data: ImageData, split: str) -> dict[str, int]:
 
 
 def _how_to_have(name: str, dataset: Dataset) -> str:
-    if isinstance(dataset, ImageFolder):
+    if isinstance(dataset, (ImageFolder, TextFolder)):
         return f"there is no folder {dataset.path}"
     if name == "digits":
         return "it comes with scikit-learn: pip install 'goodness[digits]'"

@@ -107,14 +107,20 @@ class Progress:
 
     def bytes_listener(self, name: str) -> Callable[[int, int], None]:
         """A callback (bytes done, bytes in all) for a download."""
+        return self._counter(name, "bytes", lambda done, all: f"{done / 2**20:.1f} of {all / 2**20:.1f} MiB")
 
+    def texts_listener(self, name: str) -> Callable[[int, int], None]:
+        """A callback (texts done, texts in all) for an embedding."""
+        return self._counter(name, "texts", lambda done, all: f"{done:,} of {all:,} texts")
+
+    def _counter(self, name: str, note: str, told: Callable[[int, int], str]) -> Callable[[int, int], None]:
         def report(done: int, total: int) -> None:
             if self.bars is not None:
                 if name not in self.tasks:
-                    self.tasks[name] = self.bars.add_task(name, total=total, note="bytes")
+                    self.tasks[name] = self.bars.add_task(name, total=total, note=note)
                 self.bars.update(self.tasks[name], completed=done, total=total)
             elif self.console is not None and time.monotonic() - self.last_line > PLAIN_EVERY:
-                self._say(f"{name}: {done / 2**20:.1f} of {total / 2**20:.1f} MiB")
+                self._say(f"{name}: {told(done, total)}")
 
         return report
 
