@@ -52,7 +52,8 @@ def test_paper_lists_every_table_with_where_it_stands(trained: Pool, capsys: pyt
     assert stands["main_results"] == "3 of 7 runs"
     assert stands["per_class"] == "1 of 7 runs"
     assert stands["dissociation"] == "not run"
-    assert stands["text_domain_full"] == "no runs of ours: text data: not built"
+    assert stands["text_domain_full"] == "not run"
+    assert stands["full_config"] == "no runs of ours: settings of the runs, no results"
     assert main(["paper", *where]) == 0
     assert "freeriding" in said(capsys)
 

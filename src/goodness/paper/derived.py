@@ -34,7 +34,14 @@ class OfPair:
     value: Callable[[Sequence[Run], Sequence[Run]], float]
 
 
-Derived = InTable | OfPair
+@dataclass(frozen=True)
+class BestOf:
+    """The largest of the seeds in another column of the same row."""
+
+    column: str
+
+
+Derived = InTable | OfPair | BestOf
 
 RANGES = ("main_dissociation", "dissociation", "cifar100_dissociation_multiseed")
 ABLATIONS = ("component_ablation", "hnm_ksweep", "aspect_ema_ablation")
@@ -45,14 +52,19 @@ REGIMES: Mapping[str, str] = {
     "cumulative": "cifar100-cumulative",
 }
 """What the paper's pairs are called, and the presets that they are."""
+TEXTS = "text_domain_full"
 NUMBERS = ("ratio", "difference", "disagreement", "flips")
 """Metrics that can be derived."""
 
 
 def derived(cell: Cell) -> Derived | None:
     """How a cell follows from others; None where it does not."""
+    if (cell.table, cell.column) == (TEXTS, "Best"):
+        return BestOf("Stage-2")
     if cell.metric not in NUMBERS:
         return None
+    if (cell.table, cell.column) == (TEXTS, "Delta"):
+        return InTable(lambda means: means(cell.row, "Stage-2") - _cited(cell.row))
     if cell.table in RANGES and cell.row.startswith("Range"):
         return InTable(lambda means: _range(cell, means))
     if cell.table in ABLATIONS and cell.column.startswith("Delta"):
@@ -79,6 +91,13 @@ def _range(cell: Cell, means: Means) -> float:
 
 def _minus(means: Means, a: tuple[str, str], b: tuple[str, str]) -> float:
     return means(*a) - means(*b)
+
+
+def _cited(row: str) -> float:
+    """The accuracy of somebody else's that the paper holds its texts against."""
+    (value,) = (one.value for one in cells_of(TEXTS) if (one.row, one.column) == (row, "Target"))
+    assert value is not None
+    return value
 
 
 def _over(a: float, b: float) -> float:

@@ -14,7 +14,7 @@ from typing import Literal
 
 from goodness.errors import RunError, UserError
 from goodness.paper import readers
-from goodness.paper.derived import InTable, OfPair, derived
+from goodness.paper.derived import BestOf, InTable, OfPair, derived
 from goodness.paper.numbers import Cell
 from goodness.paper.pool import Need, Pool
 from goodness.paper.readers import Unreadable
@@ -156,6 +156,8 @@ class _Filler:
         try:
             if isinstance(rule, InTable):
                 return Ours(values={DERIVED: rule.value(self._mean)})
+            if isinstance(rule, BestOf):
+                return Ours(values={DERIVED: max(self._whole(cell.row, rule.column).values.values())})
             if isinstance(rule, OfPair):
                 return self._of_pair(rule, wanted)
         except Unreadable as why:
@@ -168,12 +170,18 @@ class _Filler:
         return any(one.row == row and one.metric.startswith("cited") for one in self.one.cells)
 
     def _mean(self, row: str, column: str) -> float:
-        """Of another cell of the table; one that lacks seeds gives none."""
+        """Of another cell of the table."""
+        score = self._whole(row, column).score
+        assert score is not None
+        return score.mean
+
+    def _whole(self, row: str, column: str) -> Ours:
+        """Ours in another cell of the table; one that lacks seeds gives none."""
         cell = next(one for one in self.one.cells if (one.row, one.column) == (row, column))
         ours = self.ours(cell)
-        if ours.score is None or not ours.is_complete:
+        if not ours.is_complete:
             raise Unreadable(ours.why or "incomplete")
-        return ours.score.mean
+        return ours
 
     def _of_pair(self, rule: OfPair, wanted: tuple[int, ...]) -> Ours:
         sides = [self.runs(preset, wanted, readout=True) for preset in rule.presets]

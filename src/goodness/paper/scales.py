@@ -28,7 +28,8 @@ START = 25.0
 EVALUATION = 0.3
 """Seconds of one evaluation on the validation images there; of the last ones on the test images, four times that."""
 IMAGES = {"cifar10": 45_000, "cifar100": 45_000, "tiny-imagenet": 100_000}
-CLASSES = {"cifar10": 10, "cifar100": 100, "tiny-imagenet": 200}
+IMAGES |= {"imdb": 22_500, "newsgroups": 10_183, "ag-news": 108_000}
+CLASSES = {"cifar10": 10, "cifar100": 100, "tiny-imagenet": 200, "imdb": 2, "newsgroups": 20, "ag-news": 4}
 SHORT_EVERY = 4
 """Epochs between evaluations of a short run."""
 
@@ -75,7 +76,8 @@ def _changed(preset: str, scale: str) -> Config:
 
 # What an epoch costs: what `goodness bench` measured on one H200 (benchmarks/bench-h200.json), and a little for what a
 # run does beside. Experts without SAM were 0.56 of those with it, eight dense blocks of D128 1.1 of four of D256, and
-# CIFAR-100 at batch 256 is twice the steps. The rest is by proportion, a guess for batches below 256.
+# CIFAR-100 at batch 256 is twice the steps. The rest is by proportion, a guess for batches below 256 and for texts,
+# which have eight tokens in place of 64.
 
 
 def seconds_an_epoch(config: Config) -> float:
@@ -93,7 +95,8 @@ def seconds_an_epoch(config: Config) -> float:
     experts = 1.4 if _has_experts(config) else 1.0
     sam = 5.2 / 2.94 if config.optim.sam else 1.0
     large = 1.5 if config.data == "tiny-imagenet" else 1.0  # a stem at 64x64, and up to 40 candidates
-    return 2.1 * steps * depth * experts * sam * large
+    few = 0.4 if config.model.stem.kind == "vector" else 1.0
+    return 2.1 * steps * depth * experts * sam * large * few
 
 
 def seconds_a_readout_epoch(config: Config) -> float:
@@ -128,6 +131,8 @@ def _has_experts(config: Config) -> bool:
 
 def short_epochs(config: Config) -> int:
     """Epochs of Stage 1 at `short`: what two minutes allow the slowest of the runs it is compared with."""
+    if config.model.stem.kind == "vector":
+        return config.epochs // 2  # texts, which stand beside nothing else
     if config.data == "tiny-imagenet":
         return 1
     if config.data == "cifar100":
@@ -147,7 +152,7 @@ def short(config: Config) -> Changes:
     if config.optim.ema:
         changes["optim.ema"] = min(config.optim.ema, 0.99)
     if config.readout.epochs:
-        changes["readout.epochs"] = 2 if CLASSES.get(config.data, 10) == 10 else 1
+        changes["readout.epochs"] = 2 if CLASSES.get(config.data, 10) <= 10 else 1
     return changes
 
 

@@ -29,7 +29,6 @@ WITHOUT_RUNS: Mapping[str, str] = {
     "full_config": "settings of the runs, no results",
     "aug_recipes": "settings of the augmentation, no results",
     "code_paper_map": "names in code and text, no results",
-    "text_domain_full": "text data: not built",
     "loss_decomposition": "settings of the losses, no results",
 }
 """Tables that no run of ours can fill, and why."""
@@ -110,7 +109,8 @@ def seeds_of(cell: Cell, scale: Scale, seeds: Iterable[int] | None = None) -> tu
         return asked
     named = re.search(r"^seeds (\d+(?:(?:, | and )\d+)*)", cell.note)  # where the paper averages over some alone
     wanted = tuple(map(int, re.findall(r"\d+", named[1]))) if named else SEEDS[: cell.n or 1]
-    return tuple(seed for seed in wanted if seed in allowed) or allowed[:1]
+    own = tuple(seed for seed in wanted if seed in allowed or seed not in SEEDS)  # the texts have seeds of their own
+    return own[: scale.most_seeds] or allowed[:1]
 
 
 @functools.cache

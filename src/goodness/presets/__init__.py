@@ -21,6 +21,7 @@ import goodness.presets.paper_size
 import goodness.presets.ablations
 from goodness.presets.sweep import RULES as RULES
 import goodness.presets.other_data
+import goodness.presets.texts
 import goodness.presets.controls
 import goodness.presets.fast
 import goodness.presets.laptop  # noqa: F401
@@ -34,6 +35,7 @@ SECTIONS = {
     "d128-gamma0": "Rules at L4/D128",
     "l8-gamma0": "Rules at L8/D128",
     "cifar100-gamma0": "Other data sets",
+    "text-imdb": "Texts",
     "bp-strong": "Controls",
     "sprint": "Accuracy per minute",
     "demo": "On a laptop",

@@ -1,0 +1,136 @@
+"""From texts to a trained run: embedded once, learned block by block, read out, with no gradient across blocks."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from trained_pools import train
+
+import goodness
+from goodness.api import load_data
+from goodness.cli import listing, main
+from goodness.config import Config, differences, override
+from goodness.data import sources
+from goodness.errors import ConfigError
+from goodness.model.stem import VectorStem
+from goodness.paper.filled import fill
+from goodness.paper.pool import Pool
+from goodness.paper.suites import paper_table
+from goodness.presets import preset
+from goodness.training.stage1 import build_network
+from made_up_texts import ABOUT, encode, write_folder
+from tiny_runs import shrunk
+
+PRESETS = ("text-imdb", "text-newsgroups", "text-ag-news")
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory: pytest.TempPathFactory) -> str:
+    name = f"texts:{write_folder(tmp_path_factory.mktemp('texts') / 'mine')}"
+    sources.embed(name, encode, ABOUT)
+    return name
+
+
+def small(name: str, data: str) -> Config:
+    changes = {"data": data, "batch": 27, "epochs": 8, "optim.lr": 1e-2, "optim.ema": 0.9, "model.stem.patch": None}
+    return shrunk(
+        name, {**changes, "model.stem.channels": 384, "readout.epochs": 6, "readout.batch": 27, "readout.lr": 1e-2}
+    )
+
+
+def test_made_up_texts_are_learned_and_read_out_well_above_chance(texts: str, tmp_path: Path) -> None:
+    run = goodness.train(small("text-imdb", texts), out=tmp_path / "run", device="cpu")
+    assert run.accuracy > 0.8  # of three classes
+    assert "accuracy_tta" not in run.result["reported"]
+    assert goodness.readout(run.path, device="cpu").accuracy > 0.6
+    kept = json.loads((run.path / "environment.json").read_text())
+    assert "trained by backpropagation" in json.dumps(kept)
+    data = load_data(run.config)
+    assert run.predict(data.test.images[:4]).shape == (4, 3)
+
+
+@pytest.mark.parametrize("name", PRESETS)
+def test_no_gradient_of_a_text_preset_crosses_a_block(name: str, texts: str) -> None:
+    config = small(name, texts)
+    data = load_data(config)
+    images, labels = data.train.images[:12].float() / 255, data.train.labels[:12]
+    with torch.random.fork_rng(devices=[]):
+        network = build_network(config, data)
+        assert isinstance(network.stem, VectorStem)
+        assert goodness.audit_locality(network, config, images, labels) == []
+
+
+def test_the_text_presets_are_the_papers_setting_and_differ_in_data_and_epochs_alone() -> None:
+    first = preset("text-imdb")
+    assert (first.model.blocks, first.model.width, first.model.stem.tokens) == (4, 256, 8)
+    assert (first.model.block.heads, first.model.block.experts) == (8, 16)  # pyright: ignore[reportAttributeAccessIssue]
+    assert (first.optim.lr, first.optim.weight_decay, first.optim.clip, first.optim.sam) == (1e-3, 0.05, 1.0, 0.05)
+    assert first.rule == preset("gamma0").rule
+    assert (first.augment, first.readout.augment) == ("none", None)
+    for name in PRESETS:
+        config = preset(name)
+        assert set(differences(config, first)) <= {"preset", "data", "epochs"}
+        assert 25 <= config.epochs <= 40
+        assert 8 <= config.readout.epochs <= 10
+        assert not sources.find(config.data).flips
+
+
+def test_texts_are_embedded_listed_and_checked_on_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: dict[str, object] = {}
+
+    class Fake:
+        def __init__(self, name: str, **settings: object) -> None:
+            asked.update(settings, name=name)
+            self.about = ABOUT
+
+        def __call__(self, texts):
+            return encode(texts)
+
+    monkeypatch.setattr(listing, "FrozenEncoder", Fake)
+    root = write_folder(tmp_path / "mine", train=4, test=2)
+    command = ["data", "embed", f"texts:{root}", "--encoder", "some-bert", "--pool", "pooler", "--max-tokens", "9"]
+    assert main([*command, "--device", "cpu"]) == 0
+    assert asked == {"name": "some-bert", "pool": "pooler", "max_tokens": 9, "device": torch.device("cpu")}
+    assert main(["data", "check", f"texts:{root}", "--json"]) == 0
+    assert '"made-up' not in capsys.readouterr().err
+    assert main(["data", "list", "--data-dir", str(tmp_path)]) == 0
+    shown = capsys.readouterr().out
+    assert all(name in shown for name in ("imdb", "newsgroups", "ag-news", "texts:PATH"))
+    assert main(["data", "embed", "digits", "--encoder", "some-bert"]) == 2
+    assert "only texts are embedded" in capsys.readouterr().err
+
+
+def test_after_the_download_the_next_step_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(listing.sources, "get", lambda *_: tmp_path)
+    assert main(["data", "get", "imdb", "--data-dir", str(tmp_path)]) == 0
+    assert "next: goodness data embed imdb --encoder" in capsys.readouterr().out
+
+
+def test_recipes_for_pictures_are_refused_on_texts_with_the_one_that_serves(texts: str, tmp_path: Path) -> None:
+    config = override(small("text-imdb", texts), {"augment": "ff"})
+    with pytest.raises(ConfigError, match="--augment none"):
+        goodness.train(config, out=tmp_path / "run", device="cpu")
+
+
+def test_the_papers_table_of_texts_is_filled_from_runs(tmp_path: Path) -> None:
+    pool = Pool.at("tiny", tmp_path)
+    table = paper_table("text_domain_full")
+    train(pool, {need: readout for need, readout in table.needs(pool.scale).items() if need[0] == "text-imdb"})
+    filled = fill(table, pool)
+    assert filled.state == "partial"
+    stage2 = filled.ours["IMDb", "Stage-2"]
+    assert sorted(stage2.values) == [42, 43]
+    assert stage2.score is not None
+    of_row = {column: filled.ours["IMDb", column] for column in ("Stage-1", "Best", "Target", "Delta")}
+    assert of_row["Stage-1"].is_complete
+    assert list(of_row["Best"].values.values()) == [max(stage2.values.values())]
+    assert list(of_row["Delta"].values.values()) == [pytest.approx(stage2.score.mean - 84.86)]
+    assert of_row["Target"].why == "cited"
+    assert filled.ours["AG News", "Best"].why == "not run"
