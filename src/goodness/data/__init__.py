@@ -1,1 +1,1 @@
-"""What comes in: sources that verify, images on the device, batched augmentation."""
+"""What comes in: sources that verify, images on the device, texts as vectors, batched augmentation."""
