@@ -1,0 +1,53 @@
+"""Graphs as the compiler makes them, held against the functions as they are written: values and gradients."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from goodness.model.network import Network
+from goodness.predict import block_goodness_by_label, goodness_of
+from goodness.training.moment import Moment
+from goodness.training.step import Stepper
+from tiny_runs import shrunk
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`torch.jit.script_method`:DeprecationWarning"),  # torch's own, at its import
+    pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf"),  # the tracer looks
+]
+NOW = Moment(epoch=1, step=2, total_step=6, total_steps=20, progress=0.3)
+CLASSES, BATCH = 5, 8
+
+
+def stepper_of(compiled: str) -> Stepper:
+    """Of one block: each takes the compiler half a minute."""
+    torch._dynamo.reset()
+    config = shrunk("gamma0-dense", {"step.compile": compiled, "objective.supcon.queue": 16}, blocks=1)
+    torch.manual_seed(0)
+    return Stepper(Network(config.model, (3, 8, 8), CLASSES, terms=config.objective), config)
+
+
+def test_a_compiled_step_has_the_measures_and_gradients_of_a_plain_one() -> None:
+    draws = torch.Generator().manual_seed(1)
+    views, labels = torch.rand(3, BATCH, 3, 8, 8, generator=draws), torch.arange(BATCH) % CLASSES
+    found: list[tuple[list[Tensor], dict[str, Tensor]]] = []
+    for compiled in ("off", "on"):
+        stepper = stepper_of(compiled)
+        measures = stepper(views[: stepper.config.views], labels, NOW)
+        gradients = {name: one.grad for name, one in stepper.network.named_parameters() if one.grad is not None}
+        found.append(([values for _, values in measures], gradients))
+    (plain, plain_gradients), (fast, fast_gradients) = found
+    torch.testing.assert_close(fast, plain, rtol=1e-5, atol=1e-6)
+    assert plain_gradients.keys() == fast_gradients.keys()
+    assert len(plain_gradients) > 20
+    for name, gradient in plain_gradients.items():
+        torch.testing.assert_close(fast_gradients[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_compiled_prediction_is_the_loop_over_labels(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("goodness.predict.CHUNK", 4)
+    network = stepper_of("off").network.eval()
+    images = torch.randint(0, 256, (BATCH, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
+    expected = block_goodness_by_label(network, images.float() / 255)
+    torch.testing.assert_close(goodness_of(network, images, compiled=True), expected, rtol=1e-5, atol=1e-5)
