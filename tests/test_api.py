@@ -90,6 +90,15 @@ def test_attention_has_no_mask_and_never_is_cudnns(tmp_path: Path, monkeypatch: 
     assert torch.backends.cuda.cudnn_sdp_enabled()
 
 
+def test_data_that_changed_since_is_refused_wherever_a_run_is_judged(tmp_path: Path) -> None:
+    run = goodness.train(shrunk("demo", {**BLOBS, "epochs": 1}), out=tmp_path / "run", data_dir=tmp_path, device="cpu")
+    assert goodness.evaluate(run.path, device="cpu")["n"] == 40
+    (tmp_path / "blobs.txt").write_text("7")  # other patterns of the same shape and classes
+    for asked in (goodness.evaluate, goodness.readout):
+        with pytest.raises(UserError, match=r"is not what .* was trained with"):
+            asked(run.path, device="cpu")
+
+
 # train()
 
 

@@ -27,7 +27,7 @@ from goodness.runs import READOUT, Run, frozen_backbone, is_readout, load_config
 from goodness.training.backprop import Backprop, build_stripped
 from goodness.training.checkpoint import weights_sha256
 from goodness.training.durable import read_json, readable_size, write_json
-from goodness.training.loop import Listener, Loop, accuracy_row
+from goodness.training.loop import Listener, Loop, accuracy_row, fingerprint
 from goodness.training.moment import Moment
 from goodness.training.optim import learning_window
 from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment, memory_of
@@ -158,7 +158,7 @@ def readout(
     _require_optional_packages(config)
     with compiler_loading(config, chosen):
         images = load_data(config, data_dir or _remembered_data_dir(run.path))
-    _refuse_other_data(network, images)
+    _refuse_other_data(network, images, run)
     place = Path(out) if out is not None else run.path / READOUT
     with RunFolder.create(place) as folder:
         inside = out is None
@@ -216,11 +216,11 @@ def evaluate(
     with prepared(chosen, config.deterministic):
         if run.stage == "bp":
             stripped = run.stripped(weights, str(chosen))
-            _refuse_other_data(stripped, data)
+            _refuse_other_data(stripped, data, run)
             scores = class_scores(stripped, rows.images, tta=tta, dtype=dtype)
             return {**where, **_accuracies(scores, rows.labels, config)}
         network = run.network(weights, str(chosen))
-        _refuse_other_data(network, data)
+        _refuse_other_data(network, data, run)
         if run.stage == "s2":
             head = run.head(weights, str(chosen))
             _refuse_other_classes(head, network, run)
@@ -237,7 +237,8 @@ def _accuracies(scores: torch.Tensor, labels: torch.Tensor, config: Config) -> d
     return found | ({"top5": row["top5"]} if "top5" in row else {})
 
 
-def _refuse_other_data(network: Network | StrippedNetwork, data: ImageData) -> None:
+def _refuse_other_data(network: Network | StrippedNetwork, data: ImageData, run: Run | None = None) -> None:
+    """Refuse data of another kind than the network's; given its run, any but the very images it was trained with."""
     if (network.shape, network.classes) != (data.shape, len(data.classes)):
         raise UserError(
             f"the run was trained on images {network.shape} of {network.classes} classes, {data.name} has "
@@ -246,6 +247,22 @@ def _refuse_other_data(network: Network | StrippedNetwork, data: ImageData) -> N
     if network.class_names != data.classes:
         differ = [f"{a} is now {b}" for a, b in zip(network.class_names, data.classes) if a != b]
         raise UserError(f"the classes of {data.name} are not those of the training: {', '.join(differ[:3])}")
+    known = _hash_of_data(run) if run is not None else None
+    if run is not None and known is not None and known != fingerprint(data):
+        raise UserError(
+            f"{data.name} is not what {run.path} was trained with: other images, labels or split, or texts that were "
+            "embedded again since; give the same data with --data-dir"
+        )
+
+
+def _hash_of_data(run: Run) -> str | None:
+    """Of the images and labels that a run was trained with; None where it does not say."""
+    try:
+        found = read_json(RunFolder(run.path, None).environment_path)
+    except RunError:
+        return None
+    known = found.get("data") if isinstance(found, dict) else None
+    return known.get("sha256") if isinstance(known, dict) else None
 
 
 def _refuse_other_classes(head: AttentiveReadout, network: Network, run: Run) -> None:

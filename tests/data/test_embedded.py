@@ -147,3 +147,16 @@ def test_images_are_not_embedded() -> None:
 def test_a_batch_of_no_text_is_refused(tmp_path: Path) -> None:
     with pytest.raises(DataError, match="at least one text"):
         sources.embed(f"texts:{tmp_path}", encode, ABOUT, batch=0)
+
+
+@pytest.mark.parametrize("outlier", [None, 1e30])
+def test_vectors_that_come_to_a_few_levels_are_refused(outlier: float | None, tmp_path: Path) -> None:
+    """All alike, or one number so far off that the others share a level."""
+    texts = Texts([f"text {n}" for n in range(20)], [n % 2 for n in range(20)])
+    corpus = Corpus(classes=("a", "b"), train=texts, test=texts)
+    vectors = np.zeros((40, 8), dtype=np.float32)
+    if outlier is not None:
+        vectors = np.random.default_rng(0).normal(size=(40, 8)).astype(np.float32)
+        vectors[0, 0] = outlier
+    with pytest.raises(DataError, match="of 256 levels"):
+        embedded.embed(corpus, lambda some: vectors[: len(some)], ABOUT, tmp_path)

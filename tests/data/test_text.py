@@ -240,11 +240,11 @@ def test_own_texts_are_embedded_beside_themselves_and_a_tenth_is_held_out(tmp_pa
     name = f"texts:{root}"
     with pytest.raises(DataError, match=f"goodness data embed {name}"):
         sources.load(name)
-    assert sources.embed(name, encode, ABOUT) == root / "embedded.safetensors"
+    assert sources.embed(name, encode, ABOUT) == root / ".goodness" / "embedded.safetensors"
     data = sources.load(name)
     assert data.classes == ("cat", "dog", "eel")
     assert [len(data.train), len(data.val), len(data.test)] == [27, 3, 6]
-    assert sources.get(name) == root / "embedded.safetensors"
+    assert sources.get(name) == root / ".goodness" / "embedded.safetensors"
     assert sources.canonical(name) == name
 
 

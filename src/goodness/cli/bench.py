@@ -78,7 +78,7 @@ def _page_place(args: BenchArgs) -> Path | None:
     if place in (args.out, args.from_file):
         raise UserError(f"{place} cannot be both the JSON and the page; give the JSON a name that ends in .json")
     _require_place(place)
-    if place.is_file() and not place.read_bytes().startswith(HEADING.encode()):
+    if place.is_file() and not place.read_bytes().startswith(f"{HEADING}: ".encode()):
         raise UserError(f"{place} is there and is no page of goodness bench; name another file with --page or --out")
     return place
 
@@ -101,12 +101,20 @@ def _read(place: Path, presets: tuple[str, ...]) -> dict[str, Any]:
         raise UserError(f"--from shows what {place} holds and measures nothing; leave out {' '.join(presets)}")
     if not place.is_file():
         raise UserError(f"there is no file {place}; goodness bench --out {place} writes one")
+    found = _of_bench(place)
+    if found is None:
+        raise UserError(f"{place} is not of goodness bench; take a file that its --out wrote")
+    return found
+
+
+def _of_bench(place: Path) -> dict[str, Any] | None:
+    """What a benchmark wrote there, if all that is shown of one can be made of it."""
     try:
         found = read_json(place)
-    except RunError:
-        found = None
-    if not isinstance(found, dict) or not {"environment", "ceilings", "rows", "prediction"} <= found.keys():
-        raise UserError(f"{place} is not of goodness bench; take a file that its --out wrote")
+        for shown in (page, tables.time_table, tables.work_table, tables.prediction_table):
+            shown(found)
+    except (RunError, KeyError, IndexError, TypeError, ValueError, AttributeError):
+        return None
     return found
 
 
@@ -117,6 +125,8 @@ def bench_command(arguments: list[str]) -> int:
         raise UserError(f"--classes must be 2 to {MOST_CLASSES:,} each, got {' '.join(map(str, args.classes))}")
     for place in (args.out, args.figure):
         _require_place(place)
+    if args.out is not None and args.out.is_file() and _of_bench(args.out) is None:
+        raise UserError(f"{args.out} is there and is not of goodness bench; name another file with --out")
     page_place = _page_place(args)
     if args.figure is not None and importlib.util.find_spec("matplotlib") is None:
         raise UserError("--figure needs matplotlib: pip install 'goodness[plots]'")

@@ -178,6 +178,7 @@ def _data_get(arguments: list[str]) -> int:
 
 def _data_embed(arguments: list[str]) -> int:
     args = tyro.cli(DataEmbedArgs, args=arguments, prog="goodness data embed")
+    sources.find_texts(args.name)  # before an encoder is fetched
     encoder = FrozenEncoder(args.encoder, pool=args.pool, max_tokens=args.max_tokens, device=choose_device(args.device))
     with Progress(err) as progress:
         listener = progress.texts_listener(args.name)

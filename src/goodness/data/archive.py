@@ -44,6 +44,8 @@ def members(source: Path, wanted: re.Pattern[str], limit: int) -> Iterator[tuple
                     match = wanted.fullmatch(entry.name)
                     if match is None:
                         continue
+                    if not 0 <= entry.size <= limit:
+                        raise DataError(f"{source}: member {entry.name} has no possible size: not the official archive")
                     if not entry.isreg() or entry.issparse() or entry.name in seen:
                         how = "stands in it twice" if entry.name in seen else "is not a plain file"
                         raise DataError(f"{source}: member {entry.name} {how}: this is not the official archive")
@@ -52,7 +54,7 @@ def members(source: Path, wanted: re.Pattern[str], limit: int) -> Iterator[tuple
                     yield match, b"" if opened is None else opened.read(entry.size)
             while capped.read(1 << 20):  # to the end, where gzip compares its checksum
                 pass
-    except (tarfile.TarError, OSError, EOFError, zlib.error) as trouble:
+    except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError, MemoryError) as trouble:
         raise DataError(
             f"{source} cannot be read ({trouble}): it is truncated or damaged; delete it and fetch it again"
         ) from None

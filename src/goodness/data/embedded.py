@@ -26,6 +26,9 @@ FILE = f"{NAME}.safetensors"
 SPREAD = 4.0
 """Standard deviations from the mean beyond which a number is clipped."""
 
+LEAST_LEVELS = 16
+"""Fewer different numbers than that are no embedding."""
+
 Encode = Callable[[Sequence[str]], np.ndarray]
 """Some texts to their vectors, `[texts, numbers]` float32."""
 Progress = Callable[[int, int], None]  # texts done, texts in all
@@ -108,6 +111,7 @@ def embed(
     vectors = _encoded(corpus.train.texts + corpus.test.texts, encode, batch, progress)
     train = len(corpus.train)
     levels = Levels.of(vectors[:train])
+    _refuse_too_few_levels(levels.of_numbers(vectors[:train]))
     tensors = {
         "train": torch.from_numpy(levels.of_numbers(vectors[:train])),
         "test": torch.from_numpy(levels.of_numbers(vectors[train:])),
@@ -118,6 +122,16 @@ def embed(
     }
     facts = {**asdict(about), "classes": list(corpus.classes), "texts_sha256": corpus.sha256()}
     return Checkpoints(folder).save_weights(NAME, tensors, facts)
+
+
+def _refuse_too_few_levels(used: np.ndarray) -> None:
+    """Vectors that are all alike, or one number so far off that all others share a level, have nothing to learn."""
+    count = len(np.unique(used))
+    if count < LEAST_LEVELS:
+        raise DataError(
+            f"the vectors come to {count} of 256 levels: they hardly differ, or one number lies far off the others; "
+            "take another encoder or --pool"
+        )
 
 
 def _encoded(texts: list[str], encode: Encode, batch: int, progress: Progress | None) -> np.ndarray:

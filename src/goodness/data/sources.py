@@ -150,6 +150,14 @@ def get(name: str, data_dir: str | os.PathLike[str] | None = None, progress: Pro
     return place
 
 
+def find_texts(name: str) -> TextData:
+    """A text data set by name."""
+    dataset = find(name)
+    if not isinstance(dataset, TextData):
+        raise DataError(f"{name} has images, which are read as they are: only texts are embedded")
+    return dataset
+
+
 def embed(
     name: str,
     encode: Encode,
@@ -163,9 +171,7 @@ def embed(
 
     `encode` takes some texts to vectors, `about` says what it is; `goodness.data.encoder` has those of transformers.
     """
-    dataset, folder = find(name), cache_dir(data_dir)
-    if not isinstance(dataset, TextData):
-        raise DataError(f"{name} has images, which are read as they are: only texts are embedded")
+    dataset, folder = find_texts(name), cache_dir(data_dir)
     if batch < 1:
         raise DataError(f"a batch has at least one text, not {batch}")
     return embedded.embed(dataset.corpus(folder), encode, about, dataset.home(folder), batch=batch, progress=progress)

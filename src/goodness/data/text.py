@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import shlex
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,7 +65,7 @@ class TextData(Dataset):
             missing = "" if self.texts_at(folder) else f"`goodness data get {self.name}`, then "
             raise DataError(
                 f"{self.name} is not embedded: a run reads texts as vectors. Run {missing}"
-                f"`goodness data embed {self.name} --encoder {ENCODER}`"
+                f"`goodness data embed {shlex.quote(self.name)} --encoder {ENCODER}`"
             )
         raw, facts = embedded.read(self.home(folder), self.name)
         self.check_embedded(raw, facts)
@@ -262,7 +263,7 @@ class TextFolder(TextData):
         return self.path if self.path.is_dir() else None
 
     def home(self, folder: Path) -> Path:
-        return self.path
+        return self.path / ".goodness"  # apart from what the user keeps there
 
     def validation_size(self, train: Split) -> int:
         return len(train) // 10
@@ -277,8 +278,10 @@ class TextFolder(TextData):
 
     def check_embedded(self, raw: Raw, facts: dict[str, Any]) -> None:
         """Where the texts still lie beside their embedding, it must be theirs."""
-        if (self.path / "train").is_dir() and self.corpus(self.path).sha256() != facts["texts_sha256"]:
-            raise DataError(f"the texts in {self.path} have changed since: run `goodness data embed {self.name}` again")
+        are_here = any((self.path / part).is_dir() for part in ("train", "test"))
+        if are_here and self.corpus(self.path).sha256() != facts.get("texts_sha256"):
+            again = f"goodness data embed {shlex.quote(self.name)} --encoder {shlex.quote(str(facts['encoder']))}"
+            raise DataError(f"the texts in {self.path} have changed since: run `{again}`")
 
 
 def _text(path: Path) -> str:

@@ -124,7 +124,7 @@ def theory_of_run(
     config, chosen = run.config, choose_device(device)
     network = run.network(device=str(chosen))
     data = api.load_data(config, data_dir or api._remembered_data_dir(run.path))
-    api._refuse_other_data(network, data)
+    api._refuse_other_data(network, data, run)
     rows = data.split(split)
     if not len(rows):
         raise UserError(f"{data.name} has no {split} split here")

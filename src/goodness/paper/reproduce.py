@@ -180,7 +180,7 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
         for need, readout in needs.items():
             cell = pool.cell(*need, readout)
             here, there = pool.path / cell.folder_name, path / cell.folder_name
-            if not there.exists() or (here.exists() and not _lies_here_lacking(pool, need, readout, checked)):
+            if not there.exists() or ((here / "run").exists() and not _lies_here_lacking(pool, need, readout, checked)):
                 continue
             if cell.folder_name in takers:
                 refuse_two_trainings(takers[cell.folder_name], other, need, "name one of them")

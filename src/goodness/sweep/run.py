@@ -154,7 +154,7 @@ def fill(
 
 
 def _take_over(
-    finished: Mapping[str, Path], cells: Iterable[Cell], plan: Plan, folder: Path, data: Mapping[DataKey, str]
+    finished: Mapping[str, Path], cells: Sequence[Cell], plan: Plan, folder: Path, data: Mapping[DataKey, str]
 ) -> None:
     """Copy cells that are done elsewhere, each whole or not at all.
 
@@ -169,28 +169,29 @@ def _take_over(
         if is_published(path / "run") and (source is not None or standing(cell, path).state != "done"):
             refuse_another(cell, path, accepted, wanted)
             lacking.append(cell.folder_name)
-    for left in folder.glob(f".*{COMING}"):
-        shutil.rmtree(left)
+    for cell in cells:  # of a copy that was cut short
+        shutil.rmtree(folder / f".{cell.folder_name}{COMING}", ignore_errors=True)
     if finished:
         plan.write(folder)
     for name, source in finished.items():
-        if (folder / name).exists() and name not in lacking:  # begun here
+        path = folder / name
+        if (path / "run").exists() and name not in lacking:  # begun here
             continue
         coming = folder / f".{name}{COMING}"
         copy_contents(source, coming)
-        if name in lacking:
-            _exchange(folder / name, coming)
-            lacking.remove(name)
+        if path.exists():
+            _exchange(path, coming)
         else:
-            coming.rename(folder / name)
+            coming.rename(path)
         sync_folder(folder)
-    for name in lacking:
+    for name in set(lacking) - set(finished):
         set_aside(folder / name, CellFolder(folder / name).run)
 
 
 def _exchange(path: Path, coming: Path) -> None:
     """A cell's run by one that has more; the run itself comes last, so that there never is half of one."""
-    set_aside(path, CellFolder(path).run)
+    if (path / "run").exists():  # else an exchange was cut short behind this
+        set_aside(path, CellFolder(path).run)
     for child in sorted(coming.iterdir(), key=lambda child: child.name == "run"):
         child.replace(path / child.name)
     coming.rmdir()
