@@ -23,7 +23,7 @@ from goodness.model.readout import AttentiveReadout
 from goodness.model.stripped import StrippedNetwork
 from goodness.predict import class_scores, feature_count, goodness_of, readout_scores
 from goodness.presets import preset
-from goodness.runs import READOUT, Run, frozen_backbone, is_readout, load_config
+from goodness.runs import READOUT, Run, environment_of, frozen_backbone, is_readout, load_config
 from goodness.training.backprop import Backprop, build_stripped
 from goodness.training.checkpoint import weights_sha256
 from goodness.training.durable import read_json, readable_size, write_json
@@ -247,22 +247,12 @@ def _refuse_other_data(network: Network | StrippedNetwork, data: ImageData, run:
     if network.class_names != data.classes:
         differ = [f"{a} is now {b}" for a, b in zip(network.class_names, data.classes) if a != b]
         raise UserError(f"the classes of {data.name} are not those of the training: {', '.join(differ[:3])}")
-    known = _hash_of_data(run) if run is not None else None
+    known = environment_of(run).get("data", {}).get("sha256") if run is not None else None
     if run is not None and known is not None and known != fingerprint(data):
         raise UserError(
             f"{data.name} is not what {run.path} was trained with: other images, labels or split, or texts that were "
             "embedded again since; give the same data with --data-dir"
         )
-
-
-def _hash_of_data(run: Run) -> str | None:
-    """Of the images and labels that a run was trained with; None where it does not say."""
-    try:
-        found = read_json(RunFolder(run.path, None).environment_path)
-    except RunError:
-        return None
-    known = found.get("data") if isinstance(found, dict) else None
-    return known.get("sha256") if isinstance(known, dict) else None
 
 
 def _refuse_other_classes(head: AttentiveReadout, network: Network, run: Run) -> None:

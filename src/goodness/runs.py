@@ -174,6 +174,14 @@ class Run:
         return scores_of(goodness_of(network, images, tta=tta, blocks=blocks))
 
 
+def environment_of(run: Run) -> dict[str, Any]:
+    """What the run's environment.json says; nothing where it has none that can be read."""
+    with contextlib.suppress(RunError):
+        facts = read_json(run.path / "environment.json")
+        return facts if isinstance(facts, dict) else {}
+    return {}
+
+
 def frozen_backbone(readout: Run, device: torch.device) -> Network:
     """The network that a readout reads, the very one it was trained on."""
     known = about_backbone(readout.path)

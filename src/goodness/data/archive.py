@@ -7,7 +7,7 @@ import io
 import re
 import tarfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from goodness.errors import DataError
@@ -32,8 +32,18 @@ class Capped(io.RawIOBase):
         return content
 
 
-def members(source: Path, wanted: re.Pattern[str], limit: int) -> Iterator[tuple[re.Match[str], bytes]]:
-    """The files of a .tar.gz whose whole name matches, with their content, in the archive's order."""
+def members(
+    source: Path,
+    wanted: re.Pattern[str],
+    limit: int,
+    *,
+    check: Callable[[re.Match[str], int], None] = lambda match, size: None,
+    expected: str = "",
+) -> Iterator[tuple[re.Match[str], bytes]]:
+    """The files of a .tar.gz whose whole name matches, with their content, in the archive's order.
+
+    `check` may refuse one by its size before it is read; `expected` says what a whole archive is like.
+    """
     seen: set[str] = set()
     try:
         with gzip.open(source) as unzipped:
@@ -49,6 +59,7 @@ def members(source: Path, wanted: re.Pattern[str], limit: int) -> Iterator[tuple
                     if not entry.isreg() or entry.issparse() or entry.name in seen:
                         how = "stands in it twice" if entry.name in seen else "is not a plain file"
                         raise DataError(f"{source}: member {entry.name} {how}: this is not the official archive")
+                    check(match, entry.size)
                     seen.add(entry.name)
                     opened = archive.extractfile(entry)
                     yield match, b"" if opened is None else opened.read(entry.size)
@@ -56,5 +67,5 @@ def members(source: Path, wanted: re.Pattern[str], limit: int) -> Iterator[tuple
                 pass
     except (tarfile.TarError, OSError, EOFError, zlib.error, ValueError, RecursionError, MemoryError) as trouble:
         raise DataError(
-            f"{source} cannot be read ({trouble}): it is truncated or damaged; delete it and fetch it again"
+            f"{source} cannot be read ({trouble}): it is truncated or damaged{expected}; delete it and fetch it again"
         ) from None

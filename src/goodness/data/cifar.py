@@ -7,18 +7,16 @@ name or link in it can reach the disk. An unpacked folder of the same files is r
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import logging
-import tarfile
-import zlib
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
-from goodness.data.archive import Capped
+from goodness.data import archive
 from goodness.data.dataset import (
     Dataset,
     Raw,
@@ -107,32 +105,16 @@ class Cifar(Dataset):
         wanted = {f"{self.inner}/{m.name}": m for m in self.train_members + self.test_members}
         contents: dict[str, bytes] = {}
         limit = sum(self._bytes(member) for member in wanted.values()) + _SLACK
-        try:
-            with gzip.open(source) as unzipped:
-                capped = Capped(unzipped, limit, source)
-                # As a stream: going back in a gzip file would unzip it again from the start.
-                with tarfile.open(fileobj=capped, mode="r|", bufsize=1 << 20) as archive:
-                    for entry in archive:
-                        member = wanted.get(entry.name)
-                        if member is None:
-                            continue
-                        where = f"{source}: member {entry.name}"
-                        if not entry.isreg() or entry.issparse():
-                            raise DataError(f"{where} is not a plain file: this is not the official archive")
-                        if member.name in contents:
-                            raise DataError(f"{where} stands in it twice: this is not the official archive")
-                        self._check_size(member, entry.size, where)
-                        opened = archive.extractfile(entry)
-                        contents[member.name] = b"" if opened is None else opened.read(entry.size)
-                        self._check_size(member, len(contents[member.name]), where)
-                while capped.read(1 << 20):  # to the end, where gzip compares its checksum
-                    pass
-        except (tarfile.TarError, OSError, EOFError, zlib.error) as trouble:
-            raise DataError(
-                f"{source} cannot be read ({trouble}): it is truncated or damaged. It must have "
-                f"{self.files[0].size:,} bytes and SHA-256 {self.files[0].sha256}; "
-                "delete it and fetch it again"
-            ) from None
+        found = archive.members(
+            source,
+            re.compile("|".join(map(re.escape, wanted))),
+            limit,
+            check=lambda match, size: self._check_size(wanted[match[0]], size, f"{source}: member {match[0]}"),
+            expected=f". It must have {self.files[0].size:,} bytes and SHA-256 {self.files[0].sha256}",
+        )
+        for match, content in found:
+            self._check_size(wanted[match[0]], len(content), f"{source}: member {match[0]}")
+            contents[wanted[match[0]].name] = content
         lost = [name for name, member in wanted.items() if member.name not in contents]
         if lost:
             raise DataError(f"{source} has no member {', '.join(lost)}: this is not the official archive")

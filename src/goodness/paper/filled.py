@@ -19,9 +19,8 @@ from goodness.paper.numbers import Cell
 from goodness.paper.pool import Need, Pool
 from goodness.paper.readers import Unreadable
 from goodness.paper.suites import PaperTable, all_seeds, is_left_out, runs_of, seeds_of
-from goodness.runs import Run
+from goodness.runs import Run, environment_of
 from goodness.stats import MeanAndStd, mean_and_std
-from goodness.sweep.state import environment_of
 
 State = Literal["no runs", "not run", "running", "partial", "complete"]
 POINTS = 1.0

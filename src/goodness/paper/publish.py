@@ -20,11 +20,10 @@ from goodness.paper.pool import Need, Pool, refuse_two_trainings, stage_2, weigh
 from goodness.paper.published_page import write_page
 from goodness.paper.scales import SCALES, Scale
 from goodness.presets import presets
-from goodness.runs import Run, about_backbone
+from goodness.runs import Run, about_backbone, environment_of
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.sweep.published import PUBLISHED, about_publication, is_published
-from goodness.sweep.state import environment_of
 from goodness.sweep.theory import THEORY, examples_kept, has_theory
 from goodness.training.durable import copy_contents, read_json
 from goodness.training.run import RunFolder

@@ -14,11 +14,10 @@ from goodness.paper.pool import Need, Pool, default_pool
 from goodness.paper.reproduce import FIGURES, TABLES
 from goodness.paper.suites import paper_tables, union
 from goodness.paper.writing import csv_text, markdown, markdown_line, title
-from goodness.runs import Run
+from goodness.runs import Run, environment_of
 from goodness.stats import mean_and_std
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import SCORES
-from goodness.sweep.state import environment_of
 
 DOTS = 70
 """Dots an inch of a published figure: a third of a screen's width, tens of kilobytes."""

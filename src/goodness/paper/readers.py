@@ -17,10 +17,9 @@ from goodness.errors import RunError
 from goodness.local.collaboration import Constant
 from goodness.measures import attenuation_ratio
 from goodness.paper.numbers import Cell
-from goodness.runs import Run
+from goodness.runs import Run, environment_of
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.predicted import read_predicted
-from goodness.sweep.state import environment_of
 from goodness.training.durable import read_json
 from goodness.training.run import RunFolder
 

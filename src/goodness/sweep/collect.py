@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from goodness.errors import RunError, UserError
-from goodness.runs import Run
+from goodness.runs import Run, environment_of
 from goodness.stats import MeanAndStd, mean_and_std
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.predicted import order_of_tests
-from goodness.sweep.state import difference, environment_of, standing
+from goodness.sweep.state import difference, standing
 
 SCORES = {
     "s1": "test accuracy",

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from goodness.config import differences
 from goodness.errors import RunError, UserError
-from goodness.runs import Run, load_config
+from goodness.runs import Run, environment_of, load_config
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.training.durable import read_json, sync_folder, write_json
 from goodness.training.lock import LOCK, is_held
@@ -94,14 +94,6 @@ def difference(cell: Cell, run: Run, versions: Mapping[str, Any] | None, data: s
     if data is not None and found != data:
         return f"other data: images, labels, split or order have the hash {_short(found)}, not {_short(data)}"
     return ""
-
-
-def environment_of(run: Run) -> dict[str, Any]:
-    """What the run's environment.json says; nothing where it has none that can be read."""
-    with contextlib.suppress(RunError):
-        facts = read_json(run.path / "environment.json")
-        return facts if isinstance(facts, dict) else {}
-    return {}
 
 
 def record_failure(path: Path, exit_code: int) -> str:
