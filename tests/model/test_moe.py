@@ -14,7 +14,7 @@ from torch import Tensor
 from goodness.errors import ConfigError
 from goodness.local.routing import router_z, routing_measures, switch_balance
 from goodness.model.hybrid import Hybrid
-from goodness.model.moe import MixtureOfExperts, Routing, load, route
+from goodness.model.moe import MixtureOfExperts, Routing, best_in_rounds, load, route
 
 
 def mixture(width: int = 8, hidden: int = 8, experts: int = 6, k: int = 2) -> MixtureOfExperts:
@@ -55,6 +55,21 @@ def test_the_grouped_way_equals_the_plain_way_in_value_and_gradient(k: int) -> N
         found.append([tokens.grad, *(p.grad.clone() for p in layer.parameters())])
     for fast, plain in zip(*found):
         torch.testing.assert_close(fast, plain, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("k", [1, 4, 7])
+def test_winners_one_after_the_other_are_the_k_best(k: int) -> None:
+    logits = torch.randn(64, 7, generator=torch.Generator().manual_seed(1))
+    logits[0, 2] = -200.0  # a share of exactly zero is still chosen once, and last
+    first, second = (logits.clone().requires_grad_() for _ in range(2))
+    value, chosen = best_in_rounds(first.softmax(dim=-1), k)
+    their_value, their_chosen = second.softmax(dim=-1).topk(k, dim=-1)
+    assert torch.equal(chosen, their_chosen)
+    assert torch.equal(value, their_value)
+    weights = torch.arange(1.0, k + 1)
+    (value * weights).sum().backward()
+    (their_value * weights).sum().backward()
+    assert torch.equal(first.grad, second.grad)
 
 
 def test_an_expert_nobody_chooses_changes_nothing_and_learns_nothing() -> None:

@@ -31,8 +31,26 @@ class Routing(NamedTuple):
 
 def route(logits: Tensor, k: int) -> Routing:
     """The k best experts of every token."""
-    share, chosen = logits.softmax(dim=-1).topk(k, dim=-1)
+    best = best_in_rounds if logits.is_cuda else torch.topk
+    share, chosen = best(logits.softmax(dim=-1), k)
     return Routing(logits, chosen, share / share.sum(dim=-1, keepdim=True))
+
+
+def best_in_rounds(shares: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """`topk` of shares, none of which is below zero, one winner after the other.
+
+    Among few experts this is one compiled kernel each way, where topk takes a kernel that selects, one that sorts and
+    one that scatters gradients.
+    """
+    columns = torch.arange(shares.shape[-1], device=shares.device)
+    left, values, chosen = shares.detach(), list[Tensor](), list[Tensor]()
+    for _ in range(k):
+        winner = left.argmax(dim=-1, keepdim=True)
+        is_winner = columns == winner
+        values.append(shares.where(is_winner, 0).sum(dim=-1, keepdim=True))
+        chosen.append(winner)
+        left = left.masked_fill(is_winner, -1)
+    return torch.cat(values, dim=-1), torch.cat(chosen, dim=-1)
 
 
 class MixtureOfExperts(nn.Module):
@@ -64,7 +82,8 @@ class MixtureOfExperts(nn.Module):
         """Sort the (token, choice) pairs by expert, one grouped product per layer, sort back, weigh, add."""
         dtype = computed_in(flat)
         tokens, k = routing.chosen.shape
-        order = routing.chosen.reshape(-1).argsort(stable=True)
+        keys = routing.chosen.reshape(-1).to(torch.uint8 if self.experts <= 256 else torch.int32)
+        order = keys.argsort(stable=True)  # digit by digit on a GPU: short keys have few
         ends = load(routing).cumsum(dim=0).to(torch.int32)
         inputs = flat.to(dtype)[order // k]
         hidden = gated(F.grouped_mm(inputs, self.gate_up.to(dtype), offs=ends))
