@@ -14,7 +14,7 @@ from torch import Tensor
 from goodness.errors import ConfigError
 from goodness.local.routing import router_z, routing_measures, switch_balance
 from goodness.model.hybrid import Hybrid
-from goodness.model.moe import MixtureOfExperts, Routing, best_in_rounds, load, route
+from goodness.model.moe import MixtureOfExperts, Routing, best_in_rounds, load, permuted, route
 
 
 def mixture(width: int = 8, hidden: int = 8, experts: int = 6, k: int = 2) -> MixtureOfExperts:
@@ -70,6 +70,14 @@ def test_winners_one_after_the_other_are_the_k_best(k: int) -> None:
     (value * weights).sum().backward()
     (their_value * weights).sum().backward()
     assert torch.equal(first.grad, second.grad)
+
+
+def test_rows_in_another_order_and_back_have_the_gradients_that_torch_finds() -> None:
+    order = torch.randperm(9, generator=torch.Generator().manual_seed(0))
+    x = randn(9, 3).double().requires_grad_()
+    assert torch.equal(permuted(x, order, order.argsort()), x[order])
+    assert torch.autograd.gradcheck(lambda x: permuted(x.square(), order, order.argsort()), x)
+    assert torch.autograd.gradgradcheck(lambda x: permuted(x.square(), order, order.argsort()), x)
 
 
 def test_an_expert_nobody_chooses_changes_nothing_and_learns_nothing() -> None:

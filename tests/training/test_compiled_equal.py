@@ -6,6 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from goodness.model.moe import MixtureOfExperts
 from goodness.model.network import Network
 from goodness.predict import block_goodness_by_label, goodness_of
 from goodness.training.moment import Moment
@@ -51,3 +52,19 @@ def test_compiled_prediction_is_the_loop_over_labels(monkeypatch: pytest.MonkeyP
     images = torch.randint(0, 256, (BATCH, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
     expected = block_goodness_by_label(network, images.float() / 255)
     torch.testing.assert_close(goodness_of(network, images, compiled=True), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # the tracer does it itself
+def test_a_compiled_mixture_of_experts_has_the_gradients_of_a_plain_one() -> None:
+    torch._dynamo.reset()
+    x = torch.randn(40, 16, generator=torch.Generator().manual_seed(3)).bfloat16()
+    found: list[list[Tensor]] = []
+    for is_compiled in (False, True):
+        torch.manual_seed(0)
+        layer, tokens = MixtureOfExperts(16, 8, experts=6, k=2).bfloat16(), x.clone().requires_grad_()
+        mixed, _ = (torch.compile(layer, fullgraph=True) if is_compiled else layer)(tokens)
+        mixed.square().sum().backward()
+        found.append([mixed, tokens.grad, *(parameter.grad for parameter in layer.parameters())])
+    for plain, fast in zip(*found, strict=True):
+        assert plain.abs().max() > 0.01
+        torch.testing.assert_close(fast, plain, rtol=0.05, atol=0.01 * plain.abs().max().item())

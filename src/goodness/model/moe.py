@@ -53,6 +53,27 @@ def best_in_rounds(shares: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return torch.cat(values, dim=-1), torch.cat(chosen, dim=-1)
 
 
+class _Permuted(torch.autograd.Function):
+    @staticmethod
+    def forward(x: Tensor, order: Tensor, back: Tensor) -> Tensor:
+        return x[order]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
+        order, back = ctx.saved_tensors
+        return permuted(grad_outputs[0], back, order), None, None
+
+
+def permuted(x: Tensor, order: Tensor, back: Tensor) -> Tensor:
+    """`x[order]`, where `back` undoes `order`: the gradient is read in that order, where torch's would clear a tensor
+    and add to it number by number, as if rows could be named twice."""
+    return _Permuted.apply(x, order, back)
+
+
 class MixtureOfExperts(nn.Module):
     """`[..., width]` to the same, and where the tokens went."""
 
@@ -84,12 +105,12 @@ class MixtureOfExperts(nn.Module):
         tokens, k = routing.chosen.shape
         keys = routing.chosen.reshape(-1).to(torch.uint8 if self.experts <= 256 else torch.int32)
         order = keys.argsort(stable=True)  # digit by digit on a GPU: short keys have few
-        ends = load(routing).cumsum(dim=0).to(torch.int32)
-        inputs = flat.to(dtype)[order // k]
-        hidden = gated(F.grouped_mm(inputs, self.gate_up.to(dtype), offs=ends))
-        outputs = F.grouped_mm(hidden, self.down.to(dtype), offs=ends)
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
-        return (outputs[back].reshape(tokens, k, -1) * routing.weights.unsqueeze(-1).to(dtype)).sum(dim=1)
+        ends = load(routing).cumsum(dim=0).to(torch.int32)
+        copies = flat.to(dtype).unsqueeze(1).expand(-1, k, -1).reshape(tokens * k, -1)
+        hidden = gated(F.grouped_mm(permuted(copies, order, back), self.gate_up.to(dtype), offs=ends))
+        outputs = permuted(F.grouped_mm(hidden, self.down.to(dtype), offs=ends), back, order)
+        return (outputs.reshape(tokens, k, -1) * routing.weights.unsqueeze(-1).to(dtype)).sum(dim=1)
 
     def mix_plainly(self, flat: Tensor, routing: Routing) -> Tensor:
         """The readable twin of `mix`: one expert after the other, each on the tokens that chose it."""
