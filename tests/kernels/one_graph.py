@@ -11,7 +11,7 @@ from goodness import kernels
 from goodness.api import make_config
 from goodness.kernels import feedforward
 from goodness.model.network import Network
-from goodness.training.step import forward_block, score_block
+from goodness.training.passes import forward_block, score_block
 
 
 class Traced(Exception):

@@ -15,7 +15,7 @@ from goodness.errors import ConfigError
 from goodness.model.block import GoodnessHead
 from goodness.model.network import Network
 from goodness.predict import block_goodness, block_goodness_by_label, hypothesis_features, hypothesis_features_by_label
-from goodness.training.step import score_block
+from goodness.training.passes import score_block
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 CLASSES = 5

@@ -15,10 +15,10 @@ from goodness.data import sources
 from goodness.data.images import ImageData, Split
 from goodness.training.backprop import Backprop
 from goodness.training.loop import Loop
+from goodness.training.modes import autocast
 from goodness.training.moment import Measured, Moment
 from goodness.training.run import RunFolder
 from goodness.training.stage1 import Stage1
-from goodness.training.step import autocast
 
 ENDLESS = 100_000
 """Epochs of a subject, so that no measurement reaches its end. Of blocks that learn in turn, the first is timed."""

@@ -16,11 +16,11 @@ from goodness.model.stripped import StrippedNetwork
 from goodness.predict import class_scores
 from goodness.training.draws import key
 from goodness.training.loop import ClassifierLoop, Listener, Plan, on_device, require_learnable, under
+from goodness.training.modes import autocast, kind_of
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import WholeAverage, learning_rate, make_recordable, optimiser, set_learning_rate
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import autocast, kind_of
 
 
 class Backprop(ClassifierLoop):

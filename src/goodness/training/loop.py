@@ -25,12 +25,12 @@ from goodness.training.checkpoint import flatten_state, unflatten_state, weights
 from goodness.training.draws import Draws, epoch_order
 from goodness.training.durable import append_line, truncate_lines, write_json
 from goodness.training.finite import Guard, refuse_non_finite_total
+from goodness.training.modes import compiles, replays
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import clip, gradient_norm, restore_state, state_of
 from goodness.training.replay import Recorder
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import compiles, replays
 
 N = TypeVar("N", bound=nn.Module)
 

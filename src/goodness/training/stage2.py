@@ -19,11 +19,11 @@ from goodness.model.readout import AttentiveReadout
 from goodness.predict import feature_count, hypothesis_features, readout_chunk_sizes, readout_scores
 from goodness.training.draws import key
 from goodness.training.loop import ClassifierLoop, Listener, Plan, under
+from goodness.training.modes import autocast
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import adamw, learning_rate, set_learning_rate
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
-from goodness.training.step import autocast
 
 
 class Stage2(ClassifierLoop):

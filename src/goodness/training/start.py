@@ -11,7 +11,7 @@ import torch
 
 from goodness import kernels
 from goodness.config import Config
-from goodness.training.step import compiles
+from goodness.training.modes import compiles
 
 
 @contextlib.contextmanager

@@ -9,26 +9,25 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 
 from goodness.config import Config
-from goodness.diagnostics.margins import training_measures
 from goodness.errors import ConfigError
 from goodness.graphs import compiled
 from goodness.local.facts import Facts, Trio
 from goodness.local.ledger import Ledger
 from goodness.local.negatives import Mined, Mining
-from goodness.local.objective import Objective, weighed_sum
+from goodness.local.objective import Objective
 from goodness.local.streams import concatenate, positives_of, rows_of, wrong_images
 from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
-from goodness.parts import Term
 from goodness.training.draws import Draws
 from goodness.training.finite import Guard, NonFiniteLoss
+from goodness.training.modes import autocast, compiles, kind_of
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import (
     MovingAverage,
@@ -41,6 +40,7 @@ from goodness.training.optim import (
     perturb,
     set_learning_rate,
 )
+from goodness.training.passes import forward_block, forward_shared, judge_block, neutral_block, score_block
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -67,81 +67,6 @@ class BlockInput:
             return self
         tokens = self.stem_again(stepper)
         return replace(self, tokens=tokens, neutral=None if self.neutral is None else tokens[: len(self.neutral)])
-
-
-def forward_block(network: Network, block: FFBlock, tokens: Tensor, labels: Tensor) -> tuple[BlockOutput, Tensor]:
-    """A block's output and what it hands on. Compiled, one graph serves every block of the same shape."""
-    output = block(tokens, labels)
-    return output, network.hand_on(output.tokens)
-
-
-def forward_shared(
-    network: Network, block: FFBlock, tokens: Tensor, rows: Tensor, labels: Tensor, every: Tensor | None, positives: int
-) -> tuple[BlockOutput, Tensor, Tensor | None]:
-    """The same where no label enters the tokens: one pass for all streams that share a view, `rows` says which.
-
-    With `every` label also the goodness `[positives, labels]` of the first so many rows under each of them; then the
-    streams' own values are among these.
-    """
-    if every is None:
-        output = block.read(tokens, rows, labels)
-        return output, network.hand_on(output.tokens), None
-    output = block.under(tokens, every)
-    pairs = rows * len(every) + labels
-    goodness = output.goodness.reshape(len(tokens), len(every))
-    of_streams = BlockOutput(
-        output.tokens, output.aspects[pairs], output.goodness[pairs], output.pooled[pairs], output.notes
-    )
-    return of_streams, network.hand_on(output.tokens), goodness[:positives]
-
-
-def score_block(block: FFBlock, tokens: Tensor, rows: Tensor, labels: Tensor, every: Tensor) -> Tensor:
-    """Goodness of rows of the tokens under labels."""
-    if block.is_late:
-        return block.under(tokens, every).goodness.reshape(len(tokens), len(every))[rows, labels]
-    return block(tokens[rows], labels).goodness
-
-
-def neutral_block(network: Network, block: FFBlock, tokens: Tensor) -> tuple[Tensor, Tensor]:
-    """Pooled features and what is handed on, of a pass without a label."""
-    tokens, pooled = block.neutral(tokens)
-    return pooled, network.hand_on(tokens)
-
-
-def judge_block(terms: list[tuple[str, Term]], facts: Facts, extras: Any) -> tuple[Tensor, Measured]:
-    """The total of the objective's terms, and the measures of this step."""
-    total, values = weighed_sum(terms, facts, extras)
-    measured = training_measures(facts, values, total)
-    return total, (tuple(measured), torch.stack([value.float() for value in measured.values()]))
-
-
-def compiles(config: Config, device: torch.device) -> bool:
-    """Whether the run's graphs are compiled: as asked for, and else on a GPU."""
-    return config.step.compile == "on" or (config.step.compile == "auto" and device.type == "cuda")
-
-
-NOT_IN_GRAPHS = {"preset", "seed", "split_seed", "val", "epochs", "optim", "keep", "readout"}
-"""Settings that no compiled function sees."""
-
-
-def kind_of(config: Config) -> str:
-    """What runs that share compiled graphs have in common: every setting that a graph may depend on."""
-    return repr([getattr(config, one.name) for one in fields(config) if one.name not in NOT_IN_GRAPHS])
-
-
-def replays(config: Config, device: torch.device) -> bool:
-    """Whether the run's steps are recorded and replayed: as asked for, and else on a CUDA device.
-
-    Before compute capability 9 torch's grouped product asks the device for its offsets, which a recording cannot.
-    """
-    if config.step.replay != "auto" or device.type != "cuda":
-        return config.step.replay == "on"
-    has_experts = getattr(config.model.block, "experts", 1) > 1
-    return not has_experts or torch.cuda.get_device_capability(device) >= (9, 0)
-
-
-def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
-    return torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32)
 
 
 class Judged(NamedTuple):
