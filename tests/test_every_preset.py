@@ -14,8 +14,8 @@ import torch
 import goodness
 from goodness.api import load_data
 from goodness.config import Config, from_dict, to_dict
+from goodness.durable import read_json, write_json
 from goodness.presets import presets
-from goodness.training.durable import read_json, write_json
 from goodness.training.stage1 import build_network
 from tiny_runs import blobs_at_hand, shrunk, what_a_run_leaves
 

@@ -19,6 +19,7 @@ import goodness
 from goodness import api
 from goodness.api import load_data
 from goodness.config import Config, Readout, override
+from goodness.durable import write_json
 from goodness.idle import idle_facts, idle_settings
 from goodness.local.collaboration import Constant, Gated, Progressive, Ramp
 from goodness.local.negatives import Online, Random, Teacher
@@ -28,7 +29,6 @@ from goodness.model.hybrid import Hybrid
 from goodness.model.plain_cnn import ConvStages
 from goodness.presets import preset, presets
 from goodness.training.backprop import Backprop
-from goodness.training.durable import write_json
 from goodness.training.loop import Loop, Position
 from goodness.training.run import RunFolder
 from goodness.training.stage1 import Stage1, build_network

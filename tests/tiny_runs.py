@@ -18,12 +18,13 @@ from goodness.config import Config, override
 from goodness.data.dataset import Dataset, Raw, as_split, datasets
 from goodness.data.digits import Digits
 from goodness.data.images import Split
+from goodness.durable import read_json, read_lines
 from goodness.model.hybrid import Hybrid
 from goodness.model.plain_cnn import ConvStages
 from goodness.model.pyramid import Pyramid
 from goodness.presets import preset
-from goodness.training.checkpoint import Checkpoints, weights_sha256
-from goodness.training.durable import read_json, read_lines
+from goodness.tensor_file import weights_sha256
+from goodness.training.checkpoint import Checkpoints
 
 SIZES = {"model.width": 8, "model.stem.channels": 4, "model.stem.patch": 2}
 BLOCK_SIZES = {"heads": 2, "hidden": 8}

@@ -14,14 +14,14 @@ import torch
 from torch import Tensor, nn
 
 from goodness.config import Config, from_dict
+from goodness.durable import read_json, read_lines
 from goodness.errors import ConfigError, RunError, UserError
 from goodness.model.network import Network
 from goodness.model.readout import AttentiveReadout
 from goodness.model.stripped import StrippedNetwork
 from goodness.parts import REGISTRIES
 from goodness.predict import class_scores, goodness_of, readout_scores, scores_of
-from goodness.training.checkpoint import weights_sha256
-from goodness.training.durable import read_json, read_lines
+from goodness.tensor_file import weights_sha256
 from goodness.training.run import RunFolder, choose_device
 
 READOUT = "readout"

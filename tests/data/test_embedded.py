@@ -13,7 +13,9 @@ from safetensors import safe_open
 
 from goodness.data import embedded, sources
 from goodness.data.embedded import Corpus, Levels, Texts
+from goodness.durable import PARTIAL
 from goodness.errors import DataError
+from goodness.tensor_file import write_tensors
 from made_up_texts import ABOUT, encode
 
 CORPUS = Corpus(
@@ -131,10 +133,16 @@ def test_a_damaged_file_is_refused_with_the_command_that_makes_it_again(tmp_path
         embedded.read(tmp_path, "mine")
 
 
-def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
-    from goodness.training.checkpoint import Checkpoints
+def test_what_another_process_is_still_writing_beside_an_embedding_stays(tmp_path: Path) -> None:
+    unfinished = tmp_path / f".{embedded.FILE}.abcd{PARTIAL}"
+    unfinished.write_bytes(b"half")
+    embedded.embed(CORPUS, encode, ABOUT, tmp_path)
+    assert unfinished.read_bytes() == b"half"
+    embedded.read(tmp_path, "mine")
 
-    Checkpoints(tmp_path).save_weights("embedded", {"weight": torch.zeros(3)}, {"step": 1})
+
+def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
+    write_tensors(tmp_path / embedded.FILE, {"weight": torch.zeros(3)}, {"step": 1})
     with pytest.raises(DataError, match="lacks what an embedding has"):
         embedded.read(tmp_path, "mine")
 

@@ -20,9 +20,9 @@ from typing import Any
 import pytest
 
 import goodness
+from goodness.durable import append_line
 from goodness.report.page import write_report
 from goodness.report.watch import make_server
-from goodness.training.durable import append_line
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 CHROMIUM = "/usr/bin/chromium"

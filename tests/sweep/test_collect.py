@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from fake_cells import begin, cells, finish
 
+from goodness.durable import write_json
 from goodness.errors import UserError
 from goodness.sweep.collect import collect
 from goodness.sweep.tables import as_dict, csv_text, markdown, write_results
-from goodness.training.durable import write_json
 from tiny_runs import blobs_at_hand
 
 

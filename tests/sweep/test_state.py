@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from fake_cells import begin, cells, finish
 
+from goodness.durable import write_json
 from goodness.errors import UserError
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.state import make_ready, record_failure, refuse_another, standing
 from goodness.training.checkpoint import Checkpoints
-from goodness.training.durable import write_json
 from goodness.training.lock import acquire, release
 from goodness.training.run import versions
 from tiny_runs import blobs_at_hand

@@ -20,8 +20,9 @@ from goodness.errors import UserError
 from goodness.model.plain_cnn import ConvStages
 from goodness.model.stripped import StrippedNetwork
 from goodness.runs import Run
+from goodness.tensor_file import weights_sha256
 from goodness.training.backprop import Backprop, build_stripped
-from goodness.training.checkpoint import Checkpoints, weights_sha256
+from goodness.training.checkpoint import Checkpoints
 from goodness.training.loop import Interrupted
 from goodness.training.moment import Moment
 from goodness.training.run import RunFolder

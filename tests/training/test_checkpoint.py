@@ -17,10 +17,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from goodness.errors import RunError
-from goodness.training import checkpoint, durable
-from goodness.training.checkpoint import Checkpoints, flatten_state, unflatten_state, weights_sha256
-from goodness.training.durable import (
+from goodness import durable, tensor_file
+from goodness.durable import (
     append_line,
     read_json,
     read_lines,
@@ -28,6 +26,9 @@ from goodness.training.durable import (
     write_durably,
     write_json,
 )
+from goodness.errors import RunError
+from goodness.tensor_file import weights_sha256
+from goodness.training.checkpoint import Checkpoints, flatten_state, unflatten_state
 
 torch.set_num_threads(1)
 
@@ -37,7 +38,7 @@ import os, random, signal, sys, time
 from pathlib import Path
 import torch
 from goodness.errors import RunError
-from goodness.training import durable
+from goodness import durable
 from goodness.training.checkpoint import Checkpoints
 
 torch.set_num_threads(1)
@@ -58,7 +59,7 @@ def check(folder, acknowledged):
 
 def run_python(script: str, *arguments: str, timeout: float = 120) -> str:
     """The output of a Python process with the package on its path; its failure is the test's."""
-    source = str(Path(checkpoint.__file__).parents[2])
+    source = str(Path(durable.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", PRELUDE + script, *arguments],
         env={**os.environ, "PYTHONPATH": source},
@@ -219,13 +220,13 @@ def test_the_previous_checkpoint_is_there_until_the_new_one_has_read_back(
     store = Checkpoints(tmp_path)
     store.save(1, {"w": torch.zeros(3)}, {"step": 1})
     seen = []
-    original = checkpoint._read
+    original = tensor_file.read_tensors
 
     def watching(path: Path, meant: str | None = None) -> tuple[dict[str, Tensor], dict]:
         seen.append(store.steps())
         return original(path, meant)
 
-    monkeypatch.setattr(checkpoint, "_read", watching)
+    monkeypatch.setattr(tensor_file, "read_tensors", watching)
     store.save(2, {"w": torch.ones(3)}, {"step": 2})
     assert seen == [[1]]
     assert store.steps() == [2]

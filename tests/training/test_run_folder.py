@@ -17,9 +17,9 @@ import pytest
 import torch
 
 import goodness
+from goodness.durable import PARTIAL, write_json
 from goodness.errors import RunError, UserError
 from goodness.training import run
-from goodness.training.durable import PARTIAL, write_json
 from goodness.training.lock import release
 from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment
 

@@ -17,7 +17,8 @@ from goodness.data.images import ImageData
 from goodness.errors import UserError
 from goodness.predict import block_goodness_by_label
 from goodness.runs import Run
-from goodness.training.checkpoint import Checkpoints, weights_sha256
+from goodness.tensor_file import weights_sha256
+from goodness.training.checkpoint import Checkpoints
 from goodness.training.loop import fingerprint
 from goodness.training.run import RunFolder
 from goodness.training.stage1 import build_network

@@ -17,8 +17,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from goodness.durable import sync_file, sync_folder
 from goodness.errors import DataError, RunError
-from goodness.training.durable import sync_file, sync_folder
 
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
 

@@ -17,11 +17,10 @@ import torch
 from torch import Tensor
 
 from goodness.data.dataset import Raw, as_split
-from goodness.errors import DataError, RunError
-from goodness.training.checkpoint import Checkpoints
+from goodness.errors import DataError
+from goodness.tensor_file import Damaged, read_tensors, write_tensors
 
-NAME = "embedded"
-FILE = f"{NAME}.safetensors"
+FILE = "embedded.safetensors"
 
 SPREAD = 4.0
 """Standard deviations from the mean beyond which a number is clipped."""
@@ -121,7 +120,8 @@ def embed(
         "step": torch.tensor(levels.step, dtype=torch.float64),
     }
     facts = {**asdict(about), "classes": list(corpus.classes), "texts_sha256": corpus.sha256()}
-    return Checkpoints(folder).save_weights(NAME, tensors, facts)
+    write_tensors(folder / FILE, tensors, facts)
+    return folder / FILE
 
 
 def _refuse_too_few_levels(used: np.ndarray) -> None:
@@ -158,9 +158,9 @@ def read(folder: Path, name: str) -> tuple[Raw, dict[str, Any]]:
     """The embedded texts of a folder, verified, and the facts that were kept with them."""
     advice = f"make it again with `goodness data embed {name}`"
     try:
-        tensors, facts = Checkpoints(folder).load_weights(NAME)
-    except RunError as trouble:
-        raise DataError(f"{folder / FILE} cannot be used ({trouble.__cause__ or trouble}): {advice}") from None
+        tensors, facts = read_tensors(folder / FILE)
+    except (Damaged, OSError) as trouble:
+        raise DataError(f"{folder / FILE} cannot be used ({trouble}): {advice}") from None
     try:
         about = About(**{field: facts[field] for field in About.__dataclass_fields__})
         classes = tuple(str(one) for one in facts["classes"])

@@ -23,8 +23,8 @@ import numpy as np
 from goodness.data.dataset import Dataset, Raw, as_split, check_class_counts, datasets
 from goodness.data.download import RemoteFile, by_hand
 from goodness.data.pictures import opened, pillow
+from goodness.durable import write_durably
 from goodness.errors import DataError, RunError
-from goodness.training.durable import write_durably
 
 _log = logging.getLogger(__name__)
 

@@ -20,10 +20,10 @@ from typing import Any
 
 from goodness.api import make_config
 from goodness.config import Config, from_dict, to_dict
+from goodness.durable import read_json, write_json
 from goodness.errors import ConfigError, RunError
 from goodness.parts import Part, Term
 from goodness.runs import READOUT, Run
-from goodness.training.durable import read_json, write_json
 
 NAME_LENGTH = 60
 """Letters of a folder's name that say what the cell is; a hash tells longer ones apart."""

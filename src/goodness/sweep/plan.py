@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from goodness.durable import read_json, write_json
 from goodness.errors import RunError, UserError, nearest
 from goodness.presets import preset, presets
 from goodness.sweep.cell import Cell
 from goodness.sweep.engine import How
 from goodness.sweep.suites import suites
-from goodness.training.durable import read_json, write_json
 
 SWEEP = "sweep.json"
 LOCK = "sweep.lock"

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from goodness.durable import read_json
 from goodness.errors import UserError
-from goodness.training.durable import read_json
 
 PUBLISHED = "published.json"
 """In the folder of a published run: hashes of the full predictions, and what was left out. In that of a whole

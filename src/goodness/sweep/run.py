@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from goodness import api
+from goodness.durable import copy_contents, sync_folder
 from goodness.errors import UserError
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Results, collect
@@ -33,7 +34,6 @@ from goodness.sweep.published import is_published
 from goodness.sweep.sharing import Fixed, Measured, Seen, Slots
 from goodness.sweep.state import Standing, make_ready, record_failure, refuse_another, set_aside, standing
 from goodness.sweep.tables import RESULTS, write_results
-from goodness.training.durable import copy_contents, sync_folder
 from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted, fingerprint
 from goodness.training.run import choose_device, versions

@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from goodness.config import differences
+from goodness.durable import read_json, sync_folder, write_json
 from goodness.errors import RunError, UserError
 from goodness.runs import Run, environment_of, load_config
 from goodness.sweep.cell import Cell, CellFolder
-from goodness.training.durable import read_json, sync_folder, write_json
 from goodness.training.lock import LOCK, is_held
 from goodness.training.run import RunFolder
 

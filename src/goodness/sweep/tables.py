@@ -7,9 +7,9 @@ import io
 from pathlib import Path
 from typing import Any
 
+from goodness.durable import write_durably, write_json
 from goodness.stats import MeanAndStd
 from goodness.sweep.collect import SCORES, Results, Row
-from goodness.training.durable import write_durably, write_json
 
 RESULTS = "results.md"
 

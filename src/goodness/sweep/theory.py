@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 from goodness.diagnostics.theory import theory_of_run
+from goodness.durable import read_json, write_json
 from goodness.errors import RunError
 from goodness.runs import Run
-from goodness.training.durable import read_json, write_json
 
 THEORY = "theory.json"
 """In a run's folder: what `goodness theory RUN --json` prints."""

@@ -20,10 +20,11 @@ from goodness.config import Config, from_dict, to_dict
 from goodness.data.augment import augment, compiled_augment, recipes, uniforms_needed
 from goodness.data.images import ImageData, Split
 from goodness.diagnostics.margins import TOP5_CLASSES, top_k_accuracy
+from goodness.durable import append_line, truncate_lines, write_json
 from goodness.errors import RunError, UserError
-from goodness.training.checkpoint import flatten_state, unflatten_state, weights_sha256
+from goodness.tensor_file import weights_sha256
+from goodness.training.checkpoint import flatten_state, unflatten_state
 from goodness.training.draws import Draws, epoch_order
-from goodness.training.durable import append_line, truncate_lines, write_json
 from goodness.training.finite import Guard, refuse_non_finite_total
 from goodness.training.modes import compiles, replays
 from goodness.training.moment import Measured, Moment

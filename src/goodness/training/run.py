@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from goodness.durable import PARTIAL, sweep_partial, sync_folder, write_durably
 from goodness.errors import RunError, UserError, nearest
 from goodness.training.checkpoint import Checkpoints
-from goodness.training.durable import PARTIAL, sweep_partial, sync_folder, write_durably
 from goodness.training.lock import LOCK, acquire, now, release
 
 if TYPE_CHECKING:
