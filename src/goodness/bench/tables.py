@@ -10,7 +10,7 @@ from goodness.bench import notes
 
 
 def time_table(found: dict[str, Any]) -> Table:
-    table = Table(title="Training: time", title_justify="left", caption=notes.time_note(found), caption_justify="left")
+    table = _table("Training: time", notes.time_note(found))
     table.add_column("preset, way", overflow="fold")
     for name in ("ms a step", "least to most", "s/epoch", "images/s"):
         table.add_column(name, justify="right")
@@ -26,13 +26,8 @@ def time_table(found: dict[str, Any]) -> Table:
 
 
 def work_table(found: dict[str, Any]) -> Table:
-    table = Table(
-        title="Training: memory and work",
-        title_justify="left",
-        pad_edge=False,  # or the widest of numbers would not fit in 80 columns
-        caption=notes.work_note(found),
-        caption_justify="left",
-    )
+    table = _table("Training: memory and work", notes.work_note(found))
+    table.pad_edge = False  # or the widest of numbers would not fit in 80 columns
     unit, size = notes.memory_unit(found)
     table.add_column("preset, way", overflow="fold")  # a name cut off is no name
     for name in (f"peak\n{unit}", "at once", "GFLOP", "GB", "floor\nms", "bound by", "of the\nfloor"):
@@ -52,12 +47,7 @@ def work_table(found: dict[str, Any]) -> Table:
 
 
 def prediction_table(found: dict[str, Any]) -> Table:
-    table = Table(
-        title="Prediction, every label of every image",
-        title_justify="left",
-        caption=notes.prediction_note(found),
-        caption_justify="left",
-    )
+    table = _table("Prediction, every label of every image", notes.prediction_note(found))
     for name in ("classes", "images/s", "loop", "times", "differs", "late labels", "times the loop"):
         table.add_column(name, justify="right")
     for row in found["prediction"]:
@@ -71,3 +61,7 @@ def prediction_table(found: dict[str, Any]) -> Table:
             f"{row['late']['times_the_loop']:.1f}",
         )
     return table
+
+
+def _table(title: str, caption: str) -> Table:
+    return Table(title=title, title_justify="left", caption=caption, caption_justify="left")
