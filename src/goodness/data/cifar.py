@@ -26,7 +26,7 @@ from goodness.data.dataset import (
     datasets,
     file_facts,
 )
-from goodness.data.download import RemoteFile, by_hand
+from goodness.data.download import RemoteFile
 from goodness.data.images import Split
 from goodness.errors import DataError
 
@@ -68,11 +68,7 @@ class Cifar(Dataset):
     def read(self, folder: Path) -> Raw:
         source = self.place(folder)
         if source is None:
-            raise DataError(
-                f"{self.kind} is not in {folder}: run `goodness data get {self.kind}`, or bring it by hand:\n"
-                f"{by_hand(list(self.files), folder)}\n"
-                f"An unpacked folder {folder / self.inner} will do as well"
-            )
+            raise DataError(f"{self.absent(folder)}\nAn unpacked folder {folder / self.inner} will do as well")
         contents = self._from_folder(source) if source.is_dir() else self._from_archive(source)
         known = self._check_identity(source, contents)
         return Raw(

@@ -22,7 +22,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from goodness.data.download import RemoteFile
+from goodness.data.download import RemoteFile, by_hand
 from goodness.data.images import Split
 from goodness.errors import DataError
 from goodness.registry import Registry
@@ -72,6 +72,13 @@ class Dataset:
     def hashes(self, folder: Path) -> list[dict[str, Any]]:
         """Every stored file with its SHA-256 and the published one (None where none is known)."""
         return [file_facts(folder / f.path, f.sha256) for f in self.files if (folder / f.path).exists()]
+
+    def absent(self, folder: Path) -> str:
+        """That the data set is not there, and both ways to get it."""
+        return (
+            f"{self.kind} is not in {folder}: run `goodness data get {self.kind}`, or bring it by hand:\n"
+            f"{by_hand(list(self.files), folder)}"
+        )
 
 
 datasets: Registry[type[Dataset]] = Registry("data set")

@@ -21,7 +21,7 @@ from goodness.data import embedded
 from goodness.data.archive import members
 from goodness.data.class_folders import listed
 from goodness.data.dataset import Dataset, Raw, check_class_counts, datasets, file_facts
-from goodness.data.download import RemoteFile, by_hand
+from goodness.data.download import RemoteFile
 from goodness.data.embedded import Corpus, Texts
 from goodness.data.images import Split
 from goodness.errors import DataError
@@ -89,12 +89,6 @@ class TextData(Dataset):
         for part, found, expected in zip(("training", "test"), labels, self.counts):
             check_class_counts(found, expected, self.classes, f"{where}, {part} texts", "texts")
 
-    def _absent(self, folder: Path) -> DataError:
-        return DataError(
-            f"{self.name} is not in {folder}: run `goodness data get {self.name}`, or bring it by hand:\n"
-            f"{by_hand(list(self.files), folder)}"
-        )
-
 
 class Tarred(TextData):
     """A text a file, in a .tar.gz or unpacked beside it."""
@@ -116,7 +110,7 @@ class Tarred(TextData):
     def corpus(self, folder: Path) -> Corpus:
         source = self.texts_at(folder)
         if source is None:
-            raise self._absent(folder)
+            raise DataError(self.absent(folder))
         found: dict[str, list[tuple[int, str, str]]] = {"train": [], "test": []}
         contents = self._from_folders(folder) if source.is_dir() else members(source, self.member, self.limit)
         for match, content in contents:
@@ -226,7 +220,7 @@ class AgNews(TextData):
 
     def corpus(self, folder: Path) -> Corpus:
         if self.missing(folder):
-            raise self._absent(folder)
+            raise DataError(self.absent(folder))
         train, test = (self._rows(folder / file.path) for file in self.files)
         return self._checked(train, test, folder / "ag_news_csv")
 

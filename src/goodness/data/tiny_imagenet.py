@@ -21,7 +21,7 @@ from typing import Any, BinaryIO, ClassVar
 import numpy as np
 
 from goodness.data.dataset import Dataset, Raw, as_split, check_class_counts, datasets
-from goodness.data.download import RemoteFile, by_hand
+from goodness.data.download import RemoteFile
 from goodness.data.pictures import opened, pillow
 from goodness.durable import write_durably
 from goodness.errors import DataError, RunError
@@ -70,11 +70,7 @@ class TinyImageNet(Dataset):
     def read(self, folder: Path) -> Raw:
         source = self.place(folder)
         if source is None:
-            raise DataError(
-                f"{self.kind} is not in {folder}: run `goodness data get {self.kind}`, or bring it by hand:\n"
-                f"{by_hand(list(self.files), folder)}\n"
-                f"An unpacked folder {folder / self.inner} will do as well"
-            )
+            raise DataError(f"{self.absent(folder)}\nAn unpacked folder {folder / self.inner} will do as well")
         kept = self._kept(folder, source)
         if kept is None:
             kept = self._decode(source)
