@@ -34,7 +34,9 @@ def assert_equal(fast, plain, inputs, shape, tolerance=2e-5):
         torch.testing.assert_close(mine.double(), theirs, rtol=tolerance, atol=tolerance)
 
 
-@pytest.mark.parametrize(("grid", "heads", "per_head"), [((8, 8), 2, 32), ((5, 5), 3, 32), ((2, 3), 1, 64)])
+@pytest.mark.parametrize(
+    ("grid", "heads", "per_head"), [((8, 8), 2, 32), ((5, 5), 3, 32), ((2, 3), 1, 64), ((8, 8), 8, 16)]
+)
 def test_attention(grid, heads, per_head):
     torch.manual_seed(0)
     tokens, width = grid[0] * grid[1], heads * per_head

@@ -14,7 +14,8 @@ from torch import Tensor
 from goodness.errors import ConfigError
 from goodness.local.routing import router_z, routing_measures, switch_balance
 from goodness.model.hybrid import Hybrid
-from goodness.model.moe import MixtureOfExperts, Routing, best_in_rounds, load, permuted, route
+from goodness.model.moe import MixtureOfExperts, Routing, best_in_rounds, load, route
+from goodness.model.permuted import permuted
 
 
 def mixture(width: int = 8, hidden: int = 8, experts: int = 6, k: int = 2) -> MixtureOfExperts:

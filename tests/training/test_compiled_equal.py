@@ -54,7 +54,6 @@ def test_compiled_prediction_is_the_loop_over_labels(monkeypatch: pytest.MonkeyP
     torch.testing.assert_close(goodness_of(network, images, compiled=True), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")  # the tracer does it itself
 def test_a_compiled_mixture_of_experts_has_the_gradients_of_a_plain_one() -> None:
     torch._dynamo.reset()
     x = torch.randn(40, 16, generator=torch.Generator().manual_seed(3)).bfloat16()

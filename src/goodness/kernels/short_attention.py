@@ -20,37 +20,48 @@ from torch.library import triton_op, wrap_triton
 
 
 @triton.jit
-def _rotated(base, rows, half, token_stride, offset, cosine, sine, mask):
+def _rotated(base, rows, half, token_stride, offset, cosine, sine, mask, HALF: tl.constexpr):
     """Both halves of a head's vectors, turned by their angles, in float32."""
     first = tl.load(base + offset + rows * token_stride + half, mask=mask, other=0.0).to(tl.float32)
-    second = tl.load(base + offset + rows * token_stride + half + cosine.shape[1], mask=mask, other=0.0).to(tl.float32)
+    second = tl.load(base + offset + rows * token_stride + half + HALF, mask=mask, other=0.0).to(tl.float32)
     return first * cosine - second * sine, first * sine + second * cosine
 
 
 @triton.jit
 def _place(TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr):
     """Where this program's head begins among the wide rows (three projections) and the narrow, the rows of its tile,
-    the columns of half a vector and of a whole one, and which rows there are.
+    the columns of half a vector and of a whole one, which rows there are, and which numbers of the halves.
 
-    It is given no pointer: torch.compile follows a store back through calls to all that they were given, and copies
+    A half fills at least the 16 columns that a matrix product takes; zeros beside narrow ones change nothing. It is
+    given no pointer: torch.compile follows a store back through calls to all that they were given, and copies
     beforehand what it takes to be overwritten.
     """
     image, head = (tl.program_id(0) // HEADS).to(tl.int64), tl.program_id(0) % HEADS
     wide = image * TOKENS * (3 * HEADS * WIDTH) + head * WIDTH
     narrow = image * TOKENS * HEADS * WIDTH + head * WIDTH
-    rows = tl.arange(0, TILE)[:, None]
-    return wide, narrow, rows, tl.arange(0, WIDTH // 2)[None, :], tl.arange(0, WIDTH)[None, :], rows < TOKENS
+    rows, columns = tl.arange(0, TILE)[:, None], tl.arange(0, WIDTH)[None, :]
+    inside = rows < TOKENS
+    if WIDTH < 32:
+        half = tl.arange(0, 16)[None, :]
+        halves_inside = inside & (half < WIDTH // 2)
+    else:
+        half = tl.arange(0, WIDTH // 2)[None, :]
+        halves_inside = inside
+    return wide, narrow, rows, half, columns, inside, halves_inside
 
 
 @triton.jit
-def _read(base, cosine_table, sine_table, rows, half, columns, inside, HEADS: tl.constexpr, WIDTH: tl.constexpr):
+def _read(
+    base, cosine_table, sine_table, rows, half, columns, inside, halves_inside,
+    HEADS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
     """A head's angles, turned queries and keys in halves, and values."""
     HALF: tl.constexpr = WIDTH // 2
     stride: tl.constexpr = 3 * HEADS * WIDTH
-    cosine = tl.load(cosine_table + rows * HALF + half, mask=inside, other=0.0)
-    sine = tl.load(sine_table + rows * HALF + half, mask=inside, other=0.0)
-    query1, query2 = _rotated(base, rows, half, stride, 0, cosine, sine, inside)
-    key1, key2 = _rotated(base, rows, half, stride, HEADS * WIDTH, cosine, sine, inside)
+    cosine = tl.load(cosine_table + rows * HALF + half, mask=halves_inside, other=0.0)
+    sine = tl.load(sine_table + rows * HALF + half, mask=halves_inside, other=0.0)
+    query1, query2 = _rotated(base, rows, half, stride, 0, cosine, sine, halves_inside, HALF)
+    key1, key2 = _rotated(base, rows, half, stride, HEADS * WIDTH, cosine, sine, halves_inside, HALF)
     value = tl.load(base + 2 * HEADS * WIDTH + rows * stride + columns, mask=inside, other=0.0)
     kind = base.dtype.element_ty
     return cosine, sine, query1.to(kind), query2.to(kind), key1.to(kind), key2.to(kind), value
@@ -79,9 +90,9 @@ def attention_forward_kernel(
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     kind = out.dtype.element_ty
-    wide, narrow, rows, half, columns, inside = _place(TOKENS, HEADS, WIDTH, TILE)
+    wide, narrow, rows, half, columns, inside, halves_inside = _place(TOKENS, HEADS, WIDTH, TILE)
     _, _, query1, query2, key1, key2, value = _read(
-        qkv + wide, cosine_table, sine_table, rows, half, columns, inside, HEADS, WIDTH
+        qkv + wide, cosine_table, sine_table, rows, half, columns, inside, halves_inside, HEADS, WIDTH
     )
     weights = _attention(query1, query2, key1, key2, SCALE, TOKENS, TILE, PRECISION)
     mixed = tl.dot(weights.to(kind), value, input_precision=PRECISION)
@@ -89,10 +100,10 @@ def attention_forward_kernel(
 
 
 @triton.jit
-def _store_unrotated(base, rows, half, token_stride, offset, first, second, cosine, sine, mask):
+def _store_unrotated(base, rows, half, token_stride, offset, first, second, cosine, sine, mask, HALF: tl.constexpr):
     kind = base.dtype.element_ty
     tl.store(base + offset + rows * token_stride + half, (first * cosine + second * sine).to(kind), mask=mask)
-    place = base + offset + rows * token_stride + half + cosine.shape[1]
+    place = base + offset + rows * token_stride + half + HALF
     tl.store(place, (second * cosine - first * sine).to(kind), mask=mask)
 
 
@@ -103,9 +114,9 @@ def attention_backward_kernel(
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     kind = gradient.dtype.element_ty
-    wide, narrow, rows, half, columns, inside = _place(TOKENS, HEADS, WIDTH, TILE)
+    wide, narrow, rows, half, columns, inside, halves_inside = _place(TOKENS, HEADS, WIDTH, TILE)
     cosine, sine, query1, query2, key1, key2, value = _read(
-        qkv + wide, cosine_table, sine_table, rows, half, columns, inside, HEADS, WIDTH
+        qkv + wide, cosine_table, sine_table, rows, half, columns, inside, halves_inside, HEADS, WIDTH
     )
     stride: tl.constexpr = 3 * HEADS * WIDTH
     into = gradient + wide
@@ -118,17 +129,17 @@ def attention_backward_kernel(
     to_scores = to_scores.to(kind)
     first = tl.dot(to_scores, key1, input_precision=PRECISION)
     second = tl.dot(to_scores, key2, input_precision=PRECISION)
-    _store_unrotated(into, rows, half, stride, 0, first, second, cosine, sine, inside)
+    _store_unrotated(into, rows, half, stride, 0, first, second, cosine, sine, halves_inside, WIDTH // 2)
     across = tl.trans(to_scores)
     first = tl.dot(across, query1, input_precision=PRECISION)
     second = tl.dot(across, query2, input_precision=PRECISION)
-    _store_unrotated(into, rows, half, stride, HEADS * WIDTH, first, second, cosine, sine, inside)
+    _store_unrotated(into, rows, half, stride, HEADS * WIDTH, first, second, cosine, sine, halves_inside, WIDTH // 2)
 
 
 def serves(qkv: Tensor, heads: int) -> bool:
-    """Whether these shapes fit one tile, and halves of a head's vectors fill one side of a matrix product."""
+    """Whether these shapes fit one tile, and a head's vectors fill one side of a matrix product."""
     width = qkv.shape[-1] // (3 * heads)
-    return qkv.shape[1] <= 64 and width in (32, 64)  # the backward's tiles fit the shared memory of smaller GPUs
+    return qkv.shape[1] <= 64 and width in (16, 32, 64)  # the backward's tiles fit the shared memory of smaller GPUs
 
 
 def _launch(qkv: Tensor, heads: int) -> dict[str, Any]:

@@ -53,27 +53,6 @@ def best_in_rounds(shares: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return torch.cat(values, dim=-1), torch.cat(chosen, dim=-1)
 
 
-class _Permuted(torch.autograd.Function):
-    @staticmethod
-    def forward(x: Tensor, order: Tensor, back: Tensor) -> Tensor:
-        return x[order]
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor, Tensor], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs[1:])
-
-    @staticmethod
-    def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
-        order, back = ctx.saved_tensors
-        return permuted(grad_outputs[0], back, order), None, None
-
-
-def permuted(x: Tensor, order: Tensor, back: Tensor) -> Tensor:
-    """`x[order]`, where `back` undoes `order`: the gradient is read in that order, where torch's would clear a tensor
-    and add to it number by number, as if rows could be named twice."""
-    return _Permuted.apply(x, order, back)
-
-
 class MixtureOfExperts(nn.Module):
     """`[..., width]` to the same, and where the tokens went."""
 
@@ -101,6 +80,8 @@ class MixtureOfExperts(nn.Module):
 
     def mix(self, flat: Tensor, routing: Routing) -> Tensor:
         """Sort the (token, choice) pairs by expert, one grouped product per layer, sort back, weigh, add."""
+        from goodness.model.permuted import permuted  # imports torch's compiler, as building a mixture does
+
         dtype = computed_in(flat)
         tokens, k = routing.chosen.shape
         keys = routing.chosen.reshape(-1).to(torch.uint8 if self.experts <= 256 else torch.int32)
