@@ -73,6 +73,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["data", "get", "cifar11"], "did you mean 'cifar10'"),
         (["data", "chek", "digits"], "did you mean 'check'"),
         (["demo", "--sed", "1"], "--seed"),
+        (["train", "demo", "--data-dir", "~no-such-user/x"], "~no-such-user/x: there is no home folder ~no-such-user"),
+        (["train", "demo", "--data", "folder:~no-such-user/x"], "there is no home folder ~no-such-user"),
+        (["data", "list", "--data-dir", "~no-such-user"], "there is no home folder ~no-such-user"),
+        (["data", "check", "texts:~no-such-user/x"], "there is no home folder ~no-such-user"),
+        (["sweep", "demo", "--seeds", "1", "--data-dir", "~no-such-user"], "there is no home folder ~no-such-user"),
+        (["reproduce", "mgc", "--data-dir", "~no-such-user"], "there is no home folder ~no-such-user"),
     ],
 )
 def test_a_mistake_exits_with_2_and_names_what_was_meant(

@@ -11,6 +11,7 @@ import torch
 
 from goodness.data.embedded import About
 from goodness.errors import DataError
+from goodness.home import from_home
 from goodness.training.checkpoint import weights_sha256
 
 Pool = Literal["mean", "pooler"]
@@ -26,8 +27,8 @@ class FrozenEncoder:
             from transformers import AutoModel, AutoTokenizer  # pyright: ignore[reportMissingImports]
         except ImportError:
             raise DataError("texts are embedded with transformers: pip install 'goodness[text]'") from None
-        is_folder = Path(name).expanduser().is_dir()
-        place = str(Path(name).expanduser()) if is_folder else name
+        is_folder = from_home(name).is_dir()
+        place = str(from_home(name)) if is_folder else name
         try:
             self.tokeniser = AutoTokenizer.from_pretrained(place)
             # safetensors alone: the older format is a pickle

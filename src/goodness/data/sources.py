@@ -20,6 +20,7 @@ from goodness.data.folder import ImageFolder
 from goodness.data.images import ImageData, Split, hold_out
 from goodness.data.text import TextData, TextFolder
 from goodness.errors import ConfigError, DataError
+from goodness.home import from_home
 
 __all__ = [
     "Dataset",
@@ -44,17 +45,17 @@ def cache_dir(data_dir: str | os.PathLike[str] | None = None) -> Path:
     """Where data sets are kept: the argument, else $GOODNESS_DATA, else the user's cache folder."""
     chosen = data_dir or os.environ.get("GOODNESS_DATA")
     if chosen:
-        return Path(chosen).expanduser()
+        return from_home(chosen)
     xdg = os.environ.get("XDG_CACHE_HOME", "")
     # The XDG specification says that a relative path does not count.
-    base = Path(xdg) if os.path.isabs(xdg) else Path("~/.cache").expanduser()
+    base = Path(xdg) if os.path.isabs(xdg) else from_home("~/.cache")
     return base / "goodness"
 
 
 def canonical(name: str) -> str:
     """The name under which a run finds its data again from any working folder: a folder's path is made absolute."""
     kind, _, path = name.partition(":")
-    return f"{kind}:{Path(path).expanduser().resolve()}" if kind in _OWN and path else name
+    return f"{kind}:{from_home(path).resolve()}" if kind in _OWN and path else name
 
 
 def find(name: str) -> Dataset:
@@ -63,7 +64,7 @@ def find(name: str) -> Dataset:
     if colon and kind in _OWN:
         if not path:
             raise DataError(f"{kind}: needs a path, as in {kind}:my-own")
-        return _OWN[kind](Path(path).expanduser())
+        return _OWN[kind](from_home(path))
     try:
         return datasets[name]()
     except ConfigError as unknown:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from goodness.errors import RunError, UserError
+from goodness.home import from_home
 from goodness.paper import extras
 from goodness.paper.extras import Extra, draw, to_check
 from goodness.paper.filled import Filled, fill
@@ -127,7 +128,7 @@ def reproduce(
             f"another --out with --published {pool.path}, then publish that"
         )
     again = again or f"goodness reproduce {shlex.join(labels)} --scale {pool.scale.name}"
-    how = How(device=device, data_dir=None if data_dir is None else str(data_dir.expanduser().resolve()))
+    how = How(device=device, data_dir=None if data_dir is None else str(from_home(data_dir).resolve()))
     with contextlib.ExitStack() as stack:
         is_quick = pool.scale.is_quick and choose_device(device).type == "cpu"
         if engine is None and is_quick:

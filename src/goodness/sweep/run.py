@@ -16,6 +16,7 @@ from typing import Any
 from goodness import api
 from goodness.durable import copy_contents, sync_folder
 from goodness.errors import UserError
+from goodness.home import from_home
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Results, collect
 from goodness.sweep.engine import STOPPED, Engine, Handle, How, LocalEngine, cores, share_of_cores
@@ -450,7 +451,7 @@ def _threads(how: How, jobs: int | None, cells: int) -> int:
 
 
 def _absolute(place: str | os.PathLike[str] | None) -> str | None:
-    return None if place is None else str(Path(place).expanduser().resolve())
+    return None if place is None else str(from_home(place).resolve())
 
 
 def _absolute_plugins(names: Sequence[str]) -> tuple[str, ...]:
