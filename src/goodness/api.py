@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import os
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,9 @@ import torch
 
 from goodness.config import Config, differences, override, to_dict
 from goodness.data import sources
-from goodness.data.augment import augment, recipes, uniforms_needed
+from goodness.data.augment import Recipe, augment, recipes, uniforms_needed
 from goodness.data.images import ImageData
+from goodness.data.text import TextData
 from goodness.errors import ConfigError, RunError, UserError
 from goodness.idle import idle_settings
 from goodness.model.hybrid import Hybrid
@@ -40,6 +42,9 @@ from goodness.training.step import Stepper
 SMALL = 500_000
 """Numbers in a step's tokens below which one thread is faster (demo: 49,152; half the time of two threads)."""
 
+NO_GRID = "takes an image's pixels as one row of numbers and does not know which are neighbours; conv does"
+"""Of a vector stem on images: a fair thing to ask for, and seldom what is meant."""
+
 
 def make_config(base: str | Config, changes: Mapping[str, Any] | None = None) -> Config:
     """A preset (or a configuration) with dotted fields changed, checked."""
@@ -48,7 +53,8 @@ def make_config(base: str | Config, changes: Mapping[str, Any] | None = None) ->
     config = override(config, {"data": sources.canonical(config.data)})
     for recipe in (config.augment, config.readout.augment or config.augment):
         recipes[recipe]  # an unknown name is an error here, not after the data has been read
-    sources.find(config.data)
+    if isinstance(sources.find(config.data), TextData):
+        _refuse_texts_as_images(config)
     return config
 
 
@@ -90,6 +96,8 @@ def train(
         if listen is not None:
             for idle in idle_settings(config, len(images.classes)):
                 listen({"event": "note", "text": str(idle)})
+            if config.model.stem.kind == "vector" and min(images.shape[1:]) > 1:
+                listen({"event": "note", "text": f"model.stem.kind (vector) {NO_GRID}"})
         return _go(folder, config, images, chosen, data_dir, listen)
 
 
@@ -373,6 +381,23 @@ def _try_the_objective(network: Network, config: Config, images: torch.Tensor) -
             judged = stepper.loss(situation)
             if depth + 1 < len(network.blocks):
                 situation = stepper.next(situation, judged, moment)
+
+
+def _refuse_texts_as_images(config: Config) -> None:
+    """A text is a vector: its numbers have no neighbours for a convolution to see, or for a crop to keep together."""
+    serving: dict[str, tuple[str, str]] = {}
+    if config.model.stem.kind != "vector":
+        serving["model.stem.kind"] = config.model.stem.kind, "vector"
+    for name, recipe in {"augment": config.augment, "readout.augment": config.readout.augment}.items():
+        if recipe is not None and recipes[recipe] != Recipe():
+            serving[name] = recipe, "none"
+    if serving:
+        wrong = " and ".join(f"{name} {value}" for name, (value, _) in serving.items())
+        right = " ".join(f"--{name} {value}" for name, (_, value) in serving.items())
+        raise ConfigError(
+            f"{config.data} has texts, which a run reads as vectors, and only images take {wrong}: choose a preset for "
+            f"texts (goodness presets text) with --data {shlex.quote(config.data)}, or {right}"
+        )
 
 
 def _refuse_attention_to_pixels(config: Config, data: ImageData) -> None:

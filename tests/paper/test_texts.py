@@ -117,6 +117,50 @@ def test_recipes_for_pictures_are_refused_on_texts_with_the_one_that_serves(text
     config = override(small("text-imdb", texts), {"augment": "ff"})
     with pytest.raises(ConfigError, match="--augment none"):
         goodness.train(config, out=tmp_path / "run", device="cpu")
+    config = override(small("text-imdb", texts), {"readout.augment": "weak"})
+    with pytest.raises(ConfigError, match=r"only images take readout.augment weak: .* or --readout.augment none"):
+        goodness.train(config, out=tmp_path / "run", device="cpu")
+
+
+@pytest.mark.parametrize(
+    ("command", "wrong", "right"),
+    [
+        (["train", "gamma0-dense"], "conv and augment ff", "--model.stem.kind vector --augment none"),
+        (["train", "demo"], "take model.stem.kind conv: ", "--model.stem.kind vector"),
+        (["train", "cnn-bp"], "model.stem.kind pixels", "--model.stem.kind vector"),
+        (["sweep", "text-imdb", "demo", "--seeds", "1"], "take model.stem.kind conv: ", "--model.stem.kind vector"),
+    ],
+)
+def test_a_preset_for_images_is_refused_on_texts_before_anything_is_read(
+    command: list[str],
+    wrong: str,
+    right: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = ["--set", "data=newsgroups"] if command[0] == "sweep" else ["--data", "newsgroups"]
+    assert main([*command, *data, "--data-dir", str(tmp_path)]) == 2
+    told = " ".join(capsys.readouterr().err.split())
+    assert "newsgroups has texts" in told
+    assert wrong in told
+    assert f"(goodness presets text) with --data newsgroups, or {right}" in told
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_image_preset_takes_texts_with_a_vector_stem(texts: str, tmp_path: Path) -> None:
+    changes = {"data": texts, "model.stem.kind": "vector", "epochs": 1, "batch": 54}
+    assert goodness.train(shrunk("demo", changes), out=tmp_path / "run", device="cpu").is_finished
+
+
+def test_a_preset_for_texts_on_images_says_that_it_sees_no_neighbours(tmp_path: Path) -> None:
+    notes: list[str] = []
+    config = shrunk("text-imdb", {"data": "digits-sample", "epochs": 1})
+    goodness.train(
+        config, out=tmp_path / "run", device="cpu", listen=lambda event: notes.append(str(event.get("text")))
+    )
+    assert [note for note in notes if "which are neighbours" in note and note.startswith("model.stem.kind (vector)")]
 
 
 def test_the_papers_table_of_texts_is_filled_from_runs(tmp_path: Path) -> None:
