@@ -115,6 +115,8 @@ def test_the_hash_of_the_texts_knows_texts_labels_and_split() -> None:
         (lambda texts: np.full((len(texts), 3), np.nan), "not finite"),
         (lambda texts: np.zeros((len(texts) + 1, 3)), "expected"),
         (lambda texts: np.zeros((len(texts), len(texts[0]))), "expected"),
+        (lambda texts: np.zeros((len(texts), 0)), "expected"),
+        (lambda texts: np.float32(1), "expected"),
     ],
 )
 def test_an_encoder_that_gives_something_else_is_refused_and_nothing_is_kept(tmp_path: Path, wrong, told: str) -> None:
@@ -143,6 +145,16 @@ def test_what_another_process_is_still_writing_beside_an_embedding_stays(tmp_pat
 
 def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
     write_tensors(tmp_path / embedded.FILE, {"weight": torch.zeros(3)}, {"step": 1})
+    with pytest.raises(DataError, match="lacks what an embedding has"):
+        embedded.read(tmp_path, "mine")
+
+
+def test_vectors_without_numbers_are_refused(tmp_path: Path) -> None:
+    from goodness.training.checkpoint import Checkpoints
+
+    embedded.embed(CORPUS, encode, ABOUT, tmp_path)
+    tensors, facts = Checkpoints(tmp_path).load_weights("embedded")
+    Checkpoints(tmp_path).save_weights("embedded", {**tensors, "train": tensors["train_labels"]}, facts)
     with pytest.raises(DataError, match="lacks what an embedding has"):
         embedded.read(tmp_path, "mine")
 

@@ -1,5 +1,8 @@
 """A frozen encoder of transformers, tiny and made here: padding does not count, and what cannot serve is refused."""
 
+import json
+import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -63,3 +66,38 @@ def test_a_summary_that_was_never_trained_is_refused(folder: Path, tmp_path: Pat
     assert FrozenEncoder(str(tmp_path / "bare"), max_tokens=8)(["a cat"]).shape == (1, 8)
     with pytest.raises(DataError, match=r"lacks weights \(pooler\..*--pool mean"):
         FrozenEncoder(str(tmp_path / "bare"), pool="pooler", max_tokens=8)
+
+
+def cut(name: str, size: int) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:size])
+
+
+def changed(name: str, **settings: object) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_text(
+        json.dumps({**json.loads((folder / name).read_text()), **settings})
+    )
+
+
+@pytest.mark.parametrize(
+    ("damage", "told"),
+    [
+        (cut("model.safetensors", 500), "no encoder '.*' .*header"),
+        (cut("model.safetensors", 0), "no encoder '.*' .*header"),
+        (cut("tokenizer_config.json", 1), "no encoder"),
+        (lambda folder: (folder / "tokenizer.json").write_text("[]"), "no encoder"),
+        (lambda folder: (folder / "tokenizer_config.json").write_text("[]"), "no encoder"),
+        (lambda folder: (folder / "config.json").write_text("[]"), "no encoder"),
+        (changed("config.json", hidden_size=16), "no encoder"),
+        (changed("config.json", hidden_size="8"), "no encoder"),
+        (changed("config.json", model_type="gpt2"), "lacks weights"),
+        (changed("tokenizer_config.json", pad_token=None), "into vectors .*padding token"),
+        (lambda folder: [(folder / name).unlink() for name in ("tokenizer.json", "vocab.txt")], "knows no word"),
+    ],
+)
+def test_a_folder_that_is_damaged_or_of_something_else_is_refused(
+    damage: Callable[[Path], object], told: str, folder: Path, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(folder, tmp_path / "copy")
+    damage(copy)
+    with pytest.raises(DataError, match=told):
+        FrozenEncoder(str(copy), max_tokens=8)

@@ -142,8 +142,8 @@ def _encoded(texts: list[str], encode: Encode, batch: int, progress: Progress | 
         rows = order[start : start + batch]
         some = np.asarray(encode([texts[row] for row in rows]), dtype=np.float32)
         if start == 0:
-            vectors = np.empty((len(texts), some.shape[-1]), dtype=np.float32)
-        if some.shape != (len(rows), vectors.shape[1]):
+            vectors = np.empty((len(texts), some.shape[-1] if some.ndim else 0), dtype=np.float32)
+        if some.shape != (len(rows), vectors.shape[1]) or not some.size:
             expected = [len(rows), vectors.shape[1]]
             raise DataError(f"the encoder gave {list(some.shape)} numbers for {len(rows)} texts, expected {expected}")
         if not np.isfinite(some).all():
@@ -165,7 +165,7 @@ def read(folder: Path, name: str) -> tuple[Raw, dict[str, Any]]:
         about = About(**{field: facts[field] for field in About.__dataclass_fields__})
         classes = tuple(str(one) for one in facts["classes"])
         parts = {part: as_split(_rows(tensors[part]), tensors[f"{part}_labels"]) for part in ("train", "test")}
-    except (KeyError, TypeError, DataError) as trouble:
+    except (LookupError, TypeError, DataError) as trouble:
         raise DataError(f"{folder / FILE} lacks what an embedding has ({trouble}): {advice}") from None
     numbers = tensors["train"].shape[1]
     provenance = (
