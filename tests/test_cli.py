@@ -244,6 +244,44 @@ def test_a_signal_saves_says_how_to_go_on_and_resume_finishes(tmp_path: Path, nu
     assert not (folder / "result.json").exists()
 
 
+AS_SCRIPT = "import sys; sys.argv = ['/usr/bin/goodness', '--version']; from goodness.cli import main"
+
+
+@pytest.mark.parametrize(
+    ("start", "where", "code"),
+    [
+        (["-m", "goodness", "--version"], "torch", 130),
+        (["-m", "goodness", "--version"], "tyro", 130),
+        (["-c", AS_SCRIPT], "torch", 130),
+        (["-c", AS_SCRIPT], "tyro", 130),
+        (["-c", "import goodness"], "torch", None),  # a program that imports the library has its own way
+        (["-c", "import goodness.cli"], "tyro", None),
+    ],
+)
+def test_an_interrupt_while_the_command_is_being_imported_ends_it_quietly(
+    start: list[str], where: str, code: int | None, tmp_path: Path
+) -> None:
+    (tmp_path / f"{where}.py").write_text(
+        "import os, signal, time\n"
+        "os.kill(os.getpid(), signal.SIGINT)\n"
+        "time.sleep(5)\n"
+        "raise ImportError('the interrupt was lost')\n"
+    )
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, *start], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}
+    )
+    if code is None:
+        assert "KeyboardInterrupt" in done.stderr
+    else:
+        assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+def test_after_the_imports_an_interrupt_is_pythons_own_again() -> None:
+    script = f"{AS_SCRIPT}\nimport signal\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_the_library_imports_without_the_command_line_packages() -> None:
     script = (
         "import sys\n"

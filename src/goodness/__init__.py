@@ -5,6 +5,11 @@ run = goodness.train("demo", data="digits", seed=1)
 print(run.accuracy)
 """
 
+from goodness import starting
+
+if starting.is_command():  # before torch is imported
+    starting.hold()
+
 from goodness.api import evaluate as evaluate
 from goodness.api import load as load
 from goodness.api import make_config as make_config
@@ -55,5 +60,7 @@ from goodness.sweep import resume_sweep as resume_sweep
 from goodness.sweep import suites as suites
 from goodness.sweep import sweep as sweep
 from goodness.sweep import sweep_results as sweep_results
+
+starting.release()
 
 __version__ = "0.1.0"

@@ -6,7 +6,11 @@ import io
 import sys
 from collections.abc import Callable, Sequence
 
-from goodness import __version__
+from goodness import __version__, starting
+
+if starting.is_command():
+    starting.hold()
+
 from goodness.cli.terminal import err, escape, out
 from goodness.errors import RunError, UserError, nearest
 
@@ -16,6 +20,8 @@ except ImportError:
     sys.exit("the goodness command needs tyro: pip install tyro rich")
 
 from goodness.cli import bench, health, listing, paper, publish, sweep, training
+
+starting.release()
 
 ABOUT = """Forward-Forward networks, trained block by block, and a clear view of which blocks work.
 

@@ -1,0 +1,34 @@
+"""Ctrl-C while the command line still imports torch, which takes a second or more: a quiet end, not a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import signal
+import sys
+from types import FrameType
+from typing import NoReturn
+
+
+def is_command() -> bool:
+    """Whether this process is `goodness` or `python -m goodness`; a program that imports the library keeps its own."""
+    name = os.path.basename(sys.argv[0] if sys.argv else "")
+    return name.split(".")[0] == "goodness" or ("-m", "goodness") in itertools.pairwise(sys.orig_argv)
+
+
+def hold() -> None:
+    """From here on Ctrl-C ends the process at once, unless something else was to happen. There is nothing to save."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        with contextlib.suppress(ValueError):  # only the main thread may
+            signal.signal(signal.SIGINT, _end)
+
+
+def release() -> None:
+    """Python's own way again: KeyboardInterrupt."""
+    if signal.getsignal(signal.SIGINT) is _end:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _end(number: int, _: FrameType | None) -> NoReturn:
+    os._exit(128 + number)  # an exception in the middle of an import may be caught there, and told as another
