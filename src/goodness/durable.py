@@ -100,13 +100,15 @@ def sweep_partial(folder: Path) -> None:
             leftover.unlink()
 
 
-def copy_contents(source: Path, target: Path) -> None:
+def copy_contents(source: Path, target: Path, *, keep_links: bool = False) -> None:
     """A folder's files under another name, without their permissions: what is read-only there is to be changed here.
-    What cannot be copied whole is not left there."""
+    What cannot be copied whole is not left there. Links are kept as they are where the copy will lie as deep."""
     try:
         for path in (source, *sorted(source.rglob("*"))):
             place = target / path.relative_to(source)
-            if path.is_dir():
+            if keep_links and path.is_symlink() and path != source:
+                place.symlink_to(os.readlink(path), target_is_directory=path.is_dir())
+            elif path.is_dir():
                 place.mkdir(parents=path == source)
             else:
                 shutil.copyfile(path, place)

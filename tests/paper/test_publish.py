@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import math
+import os
 import re
 import shutil
 from pathlib import Path
@@ -202,6 +203,69 @@ def test_a_new_pool_replaces_its_own_cells_and_leaves_the_others(copied: Pool, t
     spoil(place(Pool.at("tiny", second), "lcff", 42) / "result.json", seconds=77.0)
     publish([second], out, figures=False)
     assert read_json(place(pool, "lcff", 42) / "result.json")["seconds"] == 77.0
+
+
+def test_files_and_links_that_publish_did_not_write_stay(copied: Pool, tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    publish([copied.path], out)
+    clean = files(out)
+    run = place(Pool.at("tiny", out), "gamma0", 42)
+    mine = [out, out / "tables", out / "figures", run.parent, run, run / "readout", run / "drawn"]
+    elsewhere.mkdir()
+    for folder in mine:
+        folder.mkdir(exist_ok=True)
+        (folder / "my-notes.txt").write_text(folder.name)
+        (folder / "mine.json").write_text("{}")
+        (folder / "file").symlink_to(os.path.relpath(elsewhere / "page.md", folder))
+        (folder / "lost").symlink_to("nowhere")
+        (folder / "folder").symlink_to(elsewhere)
+    for ours in (out / "README.md", run / "result.json"):
+        ours.rename(elsewhere / "page.md")
+        ours.symlink_to(elsewhere / "page.md")
+    before = files(elsewhere)
+    for stale in (out / "tables" / "freeriding.tex", out / "figures" / "freeriding.svg"):
+        stale.write_text("of an earlier goodness reproduce")
+    publish([copied.path], out)
+    for folder in mine:
+        assert (folder / "my-notes.txt").read_text() == folder.name
+        assert (folder / "file").resolve() == elsewhere / "page.md"
+        assert os.readlink(folder / "lost") == "nowhere"
+        assert os.readlink(folder / "folder") == str(elsewhere)
+    after = files(out)
+    assert {name: after.get(name) for name in clean} == clean
+    ours = {name for name in after if Path(name).name not in ("my-notes.txt", "mine.json", "file")}
+    assert ours == set(clean)
+    assert files(elsewhere) == before
+    assert not (out / "README.md").is_symlink()
+
+
+def test_what_another_training_lacks_goes_and_notes_on_it_stay(copied: Pool, tmp_path: Path) -> None:
+    bare, out = without_extras(copied, tmp_path / "bare"), tmp_path / "out"
+    publish([copied.path], out, figures=False)
+    spoil(place(bare, "gamma0", 42) / "result.json", weights_sha256="0" * 64)
+    spoil(place(bare, "gamma0", 123) / "result.json", weights_sha256="1" * 64)
+    readout, other = (place(Pool.at("tiny", out), "gamma0", seed) / "readout" for seed in (42, 123))
+    (readout / "my-notes.txt").touch()
+    publish([bare.path], out, figures=False)
+    assert [path.name for path in readout.iterdir()] == ["my-notes.txt"]
+    assert not other.exists()
+    assert not Pool.at("tiny", out).runs("gamma0", readout=True)
+
+
+@pytest.mark.parametrize("where", ["tables", "figures", "run", "cell"])
+def test_nothing_is_written_where_a_link_to_a_folder_leads(where: str, copied: Pool, tmp_path: Path) -> None:
+    out, elsewhere = tmp_path / "out", tmp_path / "elsewhere"
+    publish([copied.path], out, figures=False)
+    run = place(Pool.at("tiny", out), "gamma0", 42)
+    folder = {"run": run, "cell": run.parent}.get(where, out / where)
+    folder.rename(elsewhere)
+    folder.symlink_to(elsewhere)
+    before = files(elsewhere)
+    with pytest.raises(UserError, match=f"{folder.name} of the publication is a link to .*elsewhere"):
+        publish([copied.path], out, figures=False)
+    assert files(elsewhere) == before
+    assert folder.is_symlink()
+    assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
 def test_runs_of_two_versions_are_refused_and_nothing_is_changed(copied: Pool, tmp_path: Path) -> None:

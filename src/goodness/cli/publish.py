@@ -18,7 +18,8 @@ class PublishArgs:
     tables, figures and findings that follow.
 
     The folder is read like the pool: goodness paper --out FOLDER. Runs published there before stay, unless the pool has
-    them too. Of the same training a Stage 2 or a check of the theorems that one folder lacks is taken from the others.
+    them too, and so do files of your own. Of the same training a Stage 2 or a check of the theorems that one folder
+    lacks is taken from the others.
     """
 
     pools: tyro.conf.Positional[tuple[Path, ...]]

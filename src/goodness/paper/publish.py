@@ -1,11 +1,13 @@
 """Publish a pool: every finished run as a few small files, and the tables, figures and verdicts that follow from them.
 
 What is published is a pool itself: `Pool` reads it as it reads the runs. It has no weights and no scores, only what
-was predicted. It is built beside its place and put there whole, so that a failure leaves what was there before.
+was predicted. It is built beside its place and put there whole, so that a failure leaves what was there before. Only
+files that it writes itself are replaced: a user's own stay, links too.
 """
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import shutil
@@ -17,7 +19,7 @@ from typing import Any
 from goodness.errors import RunError, UserError
 from goodness.paper import reduced
 from goodness.paper.pool import Need, Pool, refuse_two_trainings, stage_2, weights
-from goodness.paper.published_page import write_page
+from goodness.paper.published_page import refuse_link, write_page
 from goodness.paper.scales import SCALES, Scale
 from goodness.presets import presets
 from goodness.runs import Run, about_backbone, environment_of
@@ -35,6 +37,12 @@ NOT_PUBLISHED: Mapping[str, str] = {
     "table or figure reads",
 }
 """What a published run lacks, and why."""
+
+FILES = (
+    *("config.json", "environment.json", "result.json", "metrics.jsonl", "health.json", "backbone.json"),
+    *(THEORY, PREDICTED, PUBLISHED),
+)
+"""What is written of a stage. All else in its folder is the user's."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +104,7 @@ def publish(
     shutil.rmtree(building, ignore_errors=True)
     try:
         if known is not None:
-            copy_contents(out, building)
+            copy_contents(out, building, keep_links=True)
         building.mkdir(parents=True, exist_ok=True)
         before = Pool(out, gathered.scale, mixed_versions)
         replaced = _replaced(before, gathered)
@@ -241,7 +249,7 @@ def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
     readout = next((found for pool, _ in same if (found := stage_2(pool, need))), None)
     cell = pools[0].cell(*need, readout=readout is not None)
     place = CellFolder(target / cell.folder_name)
-    shutil.rmtree(place.path, ignore_errors=True)
+    _clear(place)
     place.write(cell)
     if CellFolder(first.path.parent).shared_path.exists():
         place.mark_shared()
@@ -252,12 +260,24 @@ def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
         _publish_run(readout, place.readout.path)
 
 
+def _clear(place: CellFolder) -> None:
+    """Remove what was published of a cell before."""
+    stages = (place.readout.path, place.run.path)
+    for folder in (place.path, *stages):
+        refuse_link(folder)
+    for file in (place.cell_path, place.shared_path, *(stage / name for stage in stages for name in FILES)):
+        file.unlink(missing_ok=True)
+    for folder in (*stages, place.path):
+        with contextlib.suppress(OSError):  # something of the user's is in it, or it is not there
+            folder.rmdir()
+
+
 def _publish_run(run: Run, target: Path) -> None:
     """The small files of one stage."""
-    target.mkdir()
+    target.mkdir(exist_ok=True)
     if is_published(run.path):
-        for file in run.path.iterdir():
-            if file.suffix in (".json", ".jsonl", ".npz"):
+        for file in (run.path / name for name in FILES):
+            if file.is_file():
                 shutil.copyfile(file, target / file.name)
         return
     folder = RunFolder(run.path, None)
@@ -278,6 +298,7 @@ def _publish_run(run: Run, target: Path) -> None:
 
 def _write(path: Path, value: Any, indent: int | None = 2) -> None:
     separators = (",", ":") if indent is None else None
+    path.unlink(missing_ok=True)  # where it is a link, what it leads to is left alone
     path.write_text(json.dumps(value, indent=indent, separators=separators, allow_nan=False) + "\n")
 
 

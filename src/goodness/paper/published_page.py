@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import os
 import shlex
-import shutil
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from goodness.errors import RunError, UserError
@@ -13,7 +15,7 @@ from goodness.paper.filled import Filled, fill
 from goodness.paper.pool import Need, Pool, default_pool
 from goodness.paper.reproduce import FIGURES, TABLES
 from goodness.paper.suites import paper_tables, union
-from goodness.paper.writing import csv_text, markdown, markdown_line, title
+from goodness.paper.writing import FORMATS, csv_text, markdown, markdown_line, title
 from goodness.runs import Run, environment_of
 from goodness.stats import mean_and_std
 from goodness.sweep.cell import CellFolder
@@ -27,9 +29,8 @@ README = "README.md"
 def write_page(pool: Pool, name: str, *, figures: bool = True, earlier: Iterable[str] = ()) -> None:
     """README.md, tables/, figures/ and verdicts of a published pool, from its runs alone. `name` is what commands call
     it, `earlier` are folders of runs that it no longer reads."""
-    for folder in (TABLES, FIGURES):
-        shutil.rmtree(pool.path / folder, ignore_errors=True)
-        (pool.path / folder).mkdir()
+    _clear(pool.path / TABLES, (table.label for table in paper_tables()), FORMATS)
+    _clear(pool.path / FIGURES, extras.figures(), extras.FORMATS)
     filled = [one for one in (fill(table, pool) for table in paper_tables()) if _has_numbers(one)]
     for one in filled:
         _write(pool, f"{TABLES}/{one.table.label}.md", markdown(one))
@@ -50,6 +51,23 @@ def write_page(pool: Pool, name: str, *, figures: bool = True, earlier: Iterable
     _write(pool, README, "\n\n".join(part for part in parts if part) + "\n")
 
 
+def _clear(folder: Path, names: Iterable[str], endings: Iterable[str]) -> None:
+    """An empty folder but for what no command of ours wrote there."""
+    refuse_link(folder)
+    folder.mkdir(exist_ok=True)
+    for name, end in itertools.product(names, endings):
+        (folder / f"{name}.{end}").unlink(missing_ok=True)
+
+
+def refuse_link(folder: Path) -> None:
+    """Refuse to write where a link leads to."""
+    if folder.is_symlink():
+        raise UserError(
+            f"{folder.name} of the publication is a link to {os.readlink(folder)}, and would be written to: put a "
+            "folder in its place"
+        )
+
+
 def runs_by_preset(pool: Pool) -> dict[str, dict[int, Run]]:
     """Every finished run that lies in the pool, presets in the order of their names."""
     from goodness.presets import presets
@@ -64,6 +82,7 @@ def _has_numbers(filled: Filled) -> bool:
 
 def _write(pool: Pool, name: str, text: str) -> None:
     """A text of the page; no place of this machine in it."""
+    (pool.path / name).unlink(missing_ok=True)  # where it is a link, what it leads to is left alone
     (pool.path / name).write_text(text.replace(f"{pool.path}/", ""))
 
 

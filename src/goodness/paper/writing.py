@@ -269,11 +269,14 @@ def as_dict(filled: Filled) -> dict[str, Any]:
     }
 
 
+FORMATS = ("md", "tex", "csv")
+
+
 def write_table(filled: Filled, folder: Path) -> list[Path]:
     """LABEL.md, LABEL.tex and LABEL.csv in a folder."""
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"md": markdown(filled), "tex": latex(filled), "csv": csv_text(filled)}
-    paths = {folder / f"{filled.table.label}.{end}": text for end, text in texts.items()}
+    texts = (markdown(filled), latex(filled), csv_text(filled))
+    paths = {folder / f"{filled.table.label}.{end}": text for end, text in zip(FORMATS, texts)}
     for path, text in paths.items():
         write_durably(path, text.encode())
     return list(paths)
