@@ -14,6 +14,7 @@ from goodness.cli import main
 from goodness.errors import UserError
 from goodness.paper.numbers import tables
 from goodness.paper.pool import Pool
+from goodness.paper.reproduce import plan
 from goodness.paper.verdicts import Verdict
 
 
@@ -75,7 +76,7 @@ def test_paper_says_of_a_figure_what_it_needs_and_where_it_lies(
 ) -> None:
     where = ["--scale", "tiny", "--out", str(copied.path)]
     assert main(["paper", "fig:freeriding", "freeriding", *where, "--json"]) == 0
-    figure, table = json.loads(capsys.readouterr().out)
+    figure, table = json.loads(capsys.readouterr().out)  # each once
     assert (figure["number"], table["number"]) == ("fig.", 31)
     stands = {(one["preset"], one["seed"]): one["stands"] for one in figure["needs"]}
     assert (stands["gamma0", 42], stands["cp-fair", 42], stands["baseline", 42]) == ("done", "done", "not run")
@@ -93,6 +94,21 @@ def test_paper_says_of_a_figure_what_it_needs_and_where_it_lies(
     file.write_bytes(b"")
     assert main(["paper", "magnitude_vs_sep", *where]) == 0
     assert f"drawn: {file}" in said(capsys)
+
+
+def test_a_name_means_the_same_to_paper_and_to_reproduce(trained: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+    where = ["--scale", "tiny", "--out", str(trained.path)]
+    for name in ("freeriding", "tab:freeriding", "fig:freeriding", "dissociation", "finding:dissociation", "mgc"):
+        made = plan([name], trained)
+        assert main(["paper", name, *where, "--json"]) == 0
+        shown = json.loads(capsys.readouterr().out)
+        labels = [*(one.label for one in made.tables), *(one.name for one in (*made.figures, *made.findings))]
+        assert [one.get("label") or one["name"] for one in shown] == labels
+    assert main(["paper", "freeriding", *where]) == 0
+    told = said(capsys)
+    assert "Table 31, freeriding" in told
+    assert "Figure freeriding" in told
+    assert "baseline, seed 42: not run" in told  # which the figure alone needs
 
 
 def test_a_dry_run_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

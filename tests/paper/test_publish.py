@@ -495,8 +495,9 @@ def test_the_command_line_publishes_and_reads(
     assert (told["scale"], len(told["runs"])) == ("tiny", 5)
     assert told["bytes"] == sum(len(content) for content in files(out).values())
     assert main(["paper", "freeriding", "--scale", "tiny", "--out", str(out), "--json"]) == 0
-    (table,) = json.loads(capsys.readouterr().out)
+    table, figure = json.loads(capsys.readouterr().out)
     assert table["state"] == "complete"
+    assert figure["files"] == [str(out / "figures" / "freeriding.png")]
     assert main(["paper", "freeriding", "--out", str(out)]) == 2
     assert "add --scale tiny" in capsys.readouterr().err
     assert main(["paper", "--scale", "tiny", "--out", str(tmp_path / "nosuch")]) == 2

@@ -50,8 +50,8 @@ class PaperArgs(PoolArgs):
     verdict. Nothing is trained: that is goodness reproduce."""
 
     names: tyro.conf.Positional[tuple[str, ...]] = ()
-    """Labels of tables and figures, such as freeriding, and names of findings, such as mgc (fig:LABEL or finding:NAME
-    where a table has the same); none for the list."""
+    """Labels of tables and figures, such as freeriding (tab:LABEL or fig:LABEL for one of the two where both have it),
+    and names of findings, such as mgc (finding:NAME where a table has the same); none for the list."""
 
 
 @dataclass(kw_only=True)
@@ -89,7 +89,9 @@ def paper_command(arguments: list[str]) -> int:
     pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
     if not args.names:
         return _list(pool, seeds, args)
-    asked = [named(name) for name in args.names]
+    asked: list[Named] = []
+    for one in (one for name in args.names for one in named(name).each()):
+        asked += [one] if one not in asked else []
     if args.json:
         print_json([_as_dict(one, pool, seeds, args) for one in asked])
         return 0
@@ -220,7 +222,7 @@ def _standing_of_figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) 
 
 
 def _as_dict(one: Named, pool: Pool, seeds: list[int] | None, args: PoolArgs) -> dict[str, Any]:
-    """A table, else a figure, else a finding, as plain JSON data."""
+    """A table, a figure or a finding, as plain JSON data."""
     if one.table:
         return as_dict(fill(one.table, pool, seeds))
     if one.figure:

@@ -25,6 +25,10 @@ class Named:
     def __iter__(self) -> Iterator[PaperTable | Extra]:
         return (one for one in (self.table, self.figure, self.finding) if one is not None)
 
+    def each(self) -> Iterator[Named]:
+        """Table, figure and finding apart."""
+        return (Named(**{kind: getattr(self, kind)}) for kind in KINDS.values() if getattr(self, kind) is not None)
+
 
 def named(label: str, also: Iterable[str] = ()) -> Named:
     """The table and the figure of this name; the finding where neither has it, or with `finding:` before it.
