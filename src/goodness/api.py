@@ -17,6 +17,7 @@ from goodness.data import sources
 from goodness.data.augment import Recipe, augment, recipes, uniforms_needed
 from goodness.data.images import ImageData
 from goodness.data.text import TextData
+from goodness.durable import read_json, readable_size, write_json
 from goodness.errors import ConfigError, RunError, UserError
 from goodness.idle import idle_settings
 from goodness.model.hybrid import Hybrid
@@ -26,9 +27,8 @@ from goodness.model.stripped import StrippedNetwork
 from goodness.predict import class_scores, feature_count, goodness_of, readout_scores
 from goodness.presets import preset
 from goodness.runs import READOUT, Run, environment_of, frozen_backbone, is_readout, load_config
+from goodness.tensor_file import weights_sha256
 from goodness.training.backprop import Backprop, build_stripped
-from goodness.training.checkpoint import weights_sha256
-from goodness.training.durable import read_json, readable_size, write_json
 from goodness.training.loop import Listener, Loop, accuracy_row, fingerprint
 from goodness.training.moment import Moment
 from goodness.training.optim import learning_window

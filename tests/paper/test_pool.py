@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from goodness.durable import read_json, write_json
 from goodness.errors import UserError
 from goodness.paper.filled import fill
 from goodness.paper.numbers import cell
@@ -17,7 +18,6 @@ from goodness.paper.reproduce import reproduce
 from goodness.paper.suites import all_seeds, paper_table
 from goodness.paper.writing import remarks, shown
 from goodness.sweep.cell import Cell
-from goodness.training.durable import read_json, write_json
 from goodness.training.run import RunFolder
 
 MEAN = ("Mean ± Std (n=3)", "S1 (no-TTA)")

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 from goodness.cli import main
+from goodness.durable import read_json, write_json
 from goodness.errors import RunError, UserError
 from goodness.paper import extras, reduced
 from goodness.paper.filled import fill
@@ -27,7 +28,6 @@ from goodness.report.run_data import run_data
 from goodness.runs import Run
 from goodness.sweep.predicted import Predicted, packed, read_predicted
 from goodness.sweep.theory import THEORY
-from goodness.training.durable import read_json, write_json
 from goodness.training.run import RunFolder
 
 

@@ -13,13 +13,13 @@ import torch
 
 import goodness
 from goodness.api import load_data
+from goodness.durable import read_json
 from goodness.paper.derived import _paired
 from goodness.paper.numbers import Cell, cell
 from goodness.paper.pool import Pool
 from goodness.paper.readers import READERS, Unreadable, depth_of, read
 from goodness.predict import goodness_of
 from goodness.runs import Run
-from goodness.training.durable import read_json
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 PLAIN = cell("multiseed", "42", "S1 (no-TTA)")

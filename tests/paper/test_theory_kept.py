@@ -12,6 +12,7 @@ import pytest
 from trained_pools import train
 
 from goodness.cli import main
+from goodness.durable import read_json
 from goodness.paper import extras
 from goodness.paper.pool import Pool
 from goodness.paper.publish import publish
@@ -20,7 +21,6 @@ from goodness.runs import Run
 from goodness.sweep.run import sweep_results
 from goodness.sweep.theory import GRADIENTS, THEORY, examples_kept, has_theory
 from goodness.sweep.work import work
-from goodness.training.durable import read_json
 from in_this_process import InThisProcess
 
 PRESETS = ("d128-cumulative", "d128-gamma0", "d128-lcff")

@@ -13,8 +13,8 @@ import tyro
 from goodness.bench import bench, notes, tables
 from goodness.bench.page import HEADING, page
 from goodness.cli.terminal import err, import_plugins, out, print_json
+from goodness.durable import read_json, write_durably, write_json
 from goodness.errors import RunError, UserError
-from goodness.training.durable import read_json, write_durably, write_json
 
 
 @dataclass(kw_only=True)

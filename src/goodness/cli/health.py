@@ -18,6 +18,7 @@ from goodness.diagnostics.health import convergence, health
 from goodness.diagnostics.locality import audit_locality
 from goodness.diagnostics.theory import theory_of_run
 from goodness.diagnostics.theory_report import theory_table_rows
+from goodness.durable import write_json
 from goodness.errors import UserError
 from goodness.model.network import Network
 from goodness.presets import preset, presets
@@ -25,7 +26,6 @@ from goodness.report import health_tables
 from goodness.runs import Run
 from goodness.sweep.published import is_published, refuse_published
 from goodness.sweep.theory import THEORY, examples_kept
-from goodness.training.durable import write_json
 
 
 @dataclass(kw_only=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 import tyro
 
 from goodness.cli.terminal import err, out, print_json
+from goodness.durable import readable_size
 from goodness.paper.publish import publish
-from goodness.training.durable import readable_size
 
 
 @dataclass(kw_only=True)

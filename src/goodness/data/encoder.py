@@ -13,7 +13,7 @@ import torch
 from goodness.data.embedded import About
 from goodness.errors import DataError
 from goodness.home import from_home
-from goodness.training.checkpoint import weights_sha256
+from goodness.tensor_file import weights_sha256
 
 Pool = Literal["mean", "pooler"]
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from goodness.durable import read_json
 from goodness.errors import RunError, UserError
 from goodness.presets import presets
 from goodness.runs import Run, load_config
 from goodness.sweep.predicted import Predicted, read_predicted
 from goodness.sweep.theory import THEORY, has_theory
-from goodness.training.durable import read_json
 
 Runs: TypeAlias = Mapping[str, Mapping[int, Run]]
 """Runs by preset and seed."""

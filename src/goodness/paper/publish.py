@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from goodness.durable import copy_contents, read_json
 from goodness.errors import RunError, UserError
 from goodness.paper import reduced
 from goodness.paper.pool import Need, Pool, refuse_two_trainings, stage_2, weights
@@ -27,7 +28,6 @@ from goodness.sweep.cell import CellFolder
 from goodness.sweep.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.sweep.published import PUBLISHED, about_publication, is_published
 from goodness.sweep.theory import THEORY, examples_kept, has_theory
-from goodness.training.durable import copy_contents, read_json
 from goodness.training.run import RunFolder
 
 NOT_PUBLISHED: Mapping[str, str] = {

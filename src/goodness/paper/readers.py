@@ -13,6 +13,7 @@ from itertools import pairwise
 from statistics import median
 from typing import Any
 
+from goodness.durable import read_json
 from goodness.errors import RunError
 from goodness.local.collaboration import Constant
 from goodness.measures import attenuation_ratio
@@ -20,7 +21,6 @@ from goodness.paper.numbers import Cell
 from goodness.runs import Run, environment_of
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.predicted import read_predicted
-from goodness.training.durable import read_json
 from goodness.training.run import RunFolder
 
 

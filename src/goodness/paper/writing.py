@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from goodness.durable import write_durably
 from goodness.paper.filled import CITED, DERIVED, NO_SINGLE_RUN, Filled, Ours, is_near
 from goodness.paper.numbers import Cell
 from goodness.paper.readers import NOT_OURS
-from goodness.training.durable import write_durably
 
 WIDEST = 8
 """Columns of a table that is laid out as the paper has it; a wider one gets a line for every cell."""

@@ -13,7 +13,6 @@ from torch import Tensor
 from goodness.durable import sweep_partial, sync_folder
 from goodness.errors import RunError, nearest
 from goodness.tensor_file import Damaged, read_tensors, write_tensors
-from goodness.tensor_file import weights_sha256 as weights_sha256  # for imports from outside
 
 _STEP_FILE = re.compile(r"step-(\d{9}|[1-9]\d{9,})\.safetensors")
 _WEIGHT_NAME = re.compile(r"(?!step-\d+$)[A-Za-z0-9][A-Za-z0-9._-]*")
