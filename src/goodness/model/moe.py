@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from goodness import kernels
 from goodness.kernels import computed_in
 from goodness.model.attention import widen
 from goodness.model.feedforward import gated, gated_plainly
@@ -29,9 +30,9 @@ class Routing(NamedTuple):
     weights: Tensor
 
 
-def route(logits: Tensor, k: int) -> Routing:
-    """The k best experts of every token."""
-    best = best_in_rounds if logits.is_cuda else torch.topk
+def route(logits: Tensor, k: int, in_rounds: bool = False) -> Routing:
+    """The k best experts of every token, ordered by share; `in_rounds` is the way that compiles well."""
+    best = best_in_rounds if in_rounds else torch.topk
     share, chosen = best(logits.softmax(dim=-1), k)
     return Routing(logits, chosen, share / share.sum(dim=-1, keepdim=True))
 
@@ -43,7 +44,9 @@ def best_in_rounds(shares: Tensor, k: int) -> tuple[Tensor, Tensor]:
     one that scatters gradients.
     """
     columns = torch.arange(shares.shape[-1], device=shares.device)
-    left, values, chosen = shares.detach(), list[Tensor](), list[Tensor]()
+    left = shares.detach()
+    values: list[Tensor] = []
+    chosen: list[Tensor] = []
     for _ in range(k):
         winner = left.argmax(dim=-1, keepdim=True)
         is_winner = columns == winner
@@ -66,9 +69,10 @@ class MixtureOfExperts(nn.Module):
         self.down = nn.Parameter((2 * torch.rand(experts, hidden, width) - 1) * hidden**-0.5)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Routing]:
-        flat = x.reshape(-1, x.shape[-1])
+        flat, in_rounds = x.reshape(-1, x.shape[-1]), kernels.are_used(x)
         with torch.autocast(x.device.type, enabled=False):  # a router in bfloat16 would flip its choices
-            routing = route(F.linear(widen(flat), self.router.weight.to(widen(flat).dtype)), self.k)
+            logits = F.linear(widen(flat), self.router.weight.to(widen(flat).dtype))
+            routing = route(logits, self.k, in_rounds)
         if self.is_aligned and computed_in(flat) == torch.bfloat16:
             return self.mix(flat, routing).reshape(x.shape), routing
         return self._mix_outside_graphs(flat, routing).reshape(x.shape), routing
