@@ -201,6 +201,7 @@ def made_up_findings() -> dict[str, Any]:
     ]
     speed = {"images_per_second": 149_511.0, "times_the_loop": 2.0}
     guess = {"loop": speed, "together": speed, "late": speed, "largest_difference": 0.01, "largest_score": 1.0}
+    guess["loops"] = {"plain": speed, "kernels": speed}
     return {
         "environment": {"device_name": "a slide rule", "torch": "2.11.0", "dtype": "bfloat16"},
         "ceilings": {"flop_per_second": 8e14, "bytes_per_second": 4e12},

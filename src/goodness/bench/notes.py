@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from goodness.bench.prediction import PLAIN, WITH_KERNELS
+
+LOOPS = {PLAIN: "loop by torch alone", WITH_KERNELS: "loop by our kernels"}
+"""What prediction is held against, by kind."""
 FLOOR = (
     "the least time that the counted arithmetic, or the memory traffic of its operands, takes at this machine's own "
     "ceilings"
@@ -50,14 +54,20 @@ def work_note(found: dict[str, Any]) -> str:
     return f"peak: {peak(found)}. at once: parameters that one backward computes gradients of. floor: {FLOOR}."
 
 
+def loops(row: dict[str, Any]) -> dict[str, Any]:
+    """The loops that prediction was held against, by kind; a file of one loop has that of torch alone."""
+    return row.get("loops", {PLAIN: row["loop"]})
+
+
 def prediction_note(found: dict[str, Any]) -> str:
-    compiled = "by torch alone"
-    if any("loops" in row for row in found["prediction"]):
-        compiled = "by torch alone or through this package's kernels, whichever is faster"
+    apart = max(row["largest_difference"] / row["largest_score"] for row in found["prediction"])
+    kinds = "by torch alone, and through this package's kernels"
+    if not any(WITH_KERNELS in loops(row) for row in found["prediction"]):
+        kinds = "by torch alone"
     return (
-        f"loop: one label after the other, the stem computed once; on a GPU compiled, {compiled}. differs: largest "
-        "difference of a score between the two, beside the largest score. late labels: another network, in which the "
-        "labels enter behind each block (--model.label late) and share one pass."
+        f"loop: one label after the other, the stem computed once; on a GPU compiled, {kinds}. Scores of all labels "
+        f"together and of the loop by torch alone differ by {apart:.1g} of the largest at most. late labels: another "
+        "network, in which the labels enter behind each block (--model.label late) and share one pass."
     )
 
 

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from goodness.bench import notes
-from goodness.bench.prediction import PLAIN, WITH_KERNELS
 
 HEADING = "# goodness bench"
 """How a page begins, and by which one is known that may be written over."""
@@ -29,11 +28,18 @@ TRAINING = (
     "bound by",
     "share of the floor's pace",
 )
-PREDICTION = ("classes", "way", "ms, median", "least", "most", "images/s", "times the fastest loop")
+PREDICTION = (
+    "classes",
+    "way",
+    "ms, median",
+    "least",
+    "most",
+    "images/s",
+    *(f"times the {one}" for one in notes.LOOPS.values()),
+)
 WAYS = {
     "together": "all labels together",
-    PLAIN: "loop over labels, torch alone",
-    WITH_KERNELS: "loop over labels, this package's kernels",
+    **notes.LOOPS,
     "late": "late labels (another network)",
 }
 
@@ -111,14 +117,15 @@ def _trained(row: dict[str, Any]) -> tuple[str, ...]:
 
 
 def _predicted(row: dict[str, Any]) -> Iterator[tuple[str, ...]]:
-    """A line for every way; a file of one loop has that of torch alone."""
-    loops = row.get("loops", {PLAIN: row["loop"]})
+    """A line for every way, beside each loop that was timed."""
+    loops = notes.loops(row)
     for name, about in WAYS.items():
         pace = loops.get(name) or row.get(name)
         if pace is None:
             continue
-        times = pace["images_per_second"] / row["loop"]["images_per_second"]
-        yield str(row["classes"]), about, *_milliseconds(pace), f"{pace['images_per_second']:,.0f}", f"{times:.2f}"
+        speed = pace["images_per_second"]
+        times = (f"{speed / loops[kind]['images_per_second']:.2f}" if kind in loops else "-" for kind in notes.LOOPS)
+        yield str(row["classes"]), about, *_milliseconds(pace), f"{speed:,.0f}", *times
 
 
 def _remarks(rows: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -48,18 +48,17 @@ def work_table(found: dict[str, Any]) -> Table:
 
 def prediction_table(found: dict[str, Any]) -> Table:
     table = _table("Prediction, every label of every image", notes.prediction_note(found))
-    for name in ("classes", "images/s", "loop", "times", "differs", "late labels", "times the loop"):
+    kinds = [kind for kind in notes.LOOPS if all(kind in notes.loops(row) for row in found["prediction"])]
+    times = [f"times the {notes.LOOPS[kind]}" for kind in kinds]
+    for name in ("classes", "images/s", *times, "late labels\nimages/s", *times):
         table.add_column(name, justify="right")
     for row in found["prediction"]:
-        table.add_row(
-            str(row["classes"]),
-            f"{row['together']['images_per_second']:,.0f}",
-            f"{row['loop']['images_per_second']:,.0f}",
-            f"{row['together']['times_the_loop']:.2f}",
-            f"{row['largest_difference']:.1g} of {row['largest_score']:.3g}",
-            f"{row['late']['images_per_second']:,.0f}",
-            f"{row['late']['times_the_loop']:.1f}",
-        )
+        cells = [str(row["classes"])]
+        for way in ("together", "late"):
+            speed = row[way]["images_per_second"]
+            cells.append(f"{speed:,.0f}")
+            cells += [f"{speed / notes.loops(row)[kind]['images_per_second']:.2f}" for kind in kinds]
+        table.add_row(*cells)
     return table
 
 

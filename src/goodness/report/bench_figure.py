@@ -6,13 +6,14 @@ import textwrap
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from goodness.bench.notes import memory_unit
+from goodness.bench import notes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-FF, BP, FLOOR, LOOP, LATE = "#0072b2", "#d55e00", "#222222", "#9a9a9a", "#009e73"
+FF, BP, FLOOR, LATE = "#0072b2", "#d55e00", "#222222", "#009e73"
+LOOPS = ("#c4c4c4", "#8a8a8a")
 
 TRAINED = {
     "ff": "Forward-Forward",
@@ -21,7 +22,6 @@ TRAINED = {
     "bp-checkpoint": "backprop, recomputing",
     "bp-accumulate": "backprop, batch in pieces",
 }
-PREDICTED = {"loop": "a loop over labels", "together": "all labels together", "late": "late labels, one pass"}
 LABEL, PANEL = 28, 4.6
 """Letters in a line of a row's label; inches of a panel's width."""
 
@@ -55,7 +55,7 @@ def drawn(found: dict[str, Any]) -> Figure:
     for place, row in enumerate(rows):
         axes[0].plot([row["floor_ms"]] * 2, [place - 0.4, place + 0.4], color=FLOOR, linewidth=2)
     if has_memory:
-        unit, size = memory_unit(found)
+        unit, size = notes.memory_unit(found)
         _bars(axes[1], rows, [(row["peak_bytes"] or 0) / size for row in rows], "%.3g")
         axes[1].set_title(f"Peak memory ({unit})")
         axes[1].set_yticks(range(len(rows)), [""] * len(rows))
@@ -93,19 +93,35 @@ def _bars(axes: Axes, rows: list[dict[str, Any]], values: list[float], form: str
 
 
 def _speeds(axes: Axes, groups: list[dict[str, Any]]) -> None:
-    """Three bars for every number of classes, upright on a logarithmic axis, with room for the legend above them."""
+    """A bar for every way under every number of classes, upright on a logarithmic axis, the legend above them."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    width = 0.28
-    for shift, name, colour in ((-width, "loop", LOOP), (0.0, "together", FF), (width, "late", LATE)):
-        heights = [row[name]["images_per_second"] for row in groups]
-        places = [place + shift for place in range(len(groups))]
-        bars = axes.bar(places, heights, width, color=colour, label=PREDICTED[name])
-        axes.bar_label(bars, labels=[short(height) for height in heights], padding=2, fontsize=8)
+    kinds = [kind for kind in notes.LOOPS if all(kind in notes.loops(row) for row in groups)]
+    ways = [
+        *(
+            (
+                notes.LOOPS[kind].replace("loop", "loop over labels", 1),
+                colour,
+                [notes.loops(row)[kind] for row in groups],
+            )
+            for kind, colour in zip(kinds, LOOPS)
+        ),
+        ("all labels together", FF, [row["together"] for row in groups]),
+        ("late labels, one pass", LATE, [row["late"] for row in groups]),
+    ]
+    width = 0.86 / len(ways)
+    speeds: list[float] = []
+    for order, (name, colour, paces) in enumerate(ways):
+        heights = [pace["images_per_second"] for pace in paces]
+        places = [place + width * (order - (len(ways) - 1) / 2) for place in range(len(groups))]
+        bars = axes.bar(places, heights, width, color=colour, label=name)
+        axes.bar_label(
+            bars, labels=[short(height) for height in heights], padding=2, fontsize=8 if len(ways) < 4 else 7
+        )
+        speeds += heights
     axes.set_xticks(range(len(groups)), [f"{row['classes']} classes" for row in groups])
     axes.set_yscale("log")
     axes.set_ylabel("logarithmic", fontsize=8)
-    speeds = [row[name]["images_per_second"] for row in groups for name in PREDICTED]
     least, most = min(speeds), max(speeds)
     axes.set_ylim(least / 2, most * max(4, (most / least) ** 0.3))
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: short(value)))
