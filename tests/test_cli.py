@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from goodness.cli import COMMANDS, listing, main
+from goodness.starting import is_command
 
 TINY = [
     *("--model.width", "16", "--model.block.heads", "2", "--model.block.hidden", "16"),
@@ -275,6 +276,28 @@ def test_an_interrupt_while_the_command_is_being_imported_ends_it_quietly(
         assert "KeyboardInterrupt" in done.stderr
     else:
         assert (done.returncode, done.stdout, done.stderr) == (code, "", "")
+
+
+@pytest.mark.parametrize(
+    ("argv", "orig_argv", "expected"),
+    [
+        (["/usr/bin/goodness", "presets"], ["python", "/usr/bin/goodness", "presets"], True),
+        (["-m", "presets"], ["python", "-m", "goodness", "presets"], True),
+        (["-m", "presets"], ["python", "-mgoodness", "presets"], True),
+        (["/lib/goodness/__main__.py", "presets"], ["python", "-m", "goodness", "presets"], True),
+        (["/lib/pytest/__main__.py", "-m", "goodness"], ["python", "-m", "pytest", "-m", "goodness"], False),
+        (["-m"], ["python", "-m", "my_study"], False),
+        (["study.py", "-m", "goodness"], ["python", "study.py", "-m", "goodness"], False),
+        (["/usr/bin/pytest", "-m", "goodness"], ["python", "/usr/bin/pytest", "-m", "goodness"], False),
+        (["-c"], ["python", "-c", "import goodness"], False),
+    ],
+)
+def test_a_program_that_imports_the_library_is_not_the_command(
+    argv: list[str], orig_argv: list[str], expected: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.argv", argv)
+    monkeypatch.setattr("sys.orig_argv", orig_argv)
+    assert is_command() == expected
 
 
 def test_after_the_imports_an_interrupt_is_pythons_own_again() -> None:

@@ -102,7 +102,8 @@ def sweep_partial(folder: Path) -> None:
 
 def copy_contents(source: Path, target: Path, *, keep_links: bool = False) -> None:
     """A folder's files under another name, without their permissions: what is read-only there is to be changed here.
-    What cannot be copied whole is not left there. Links are kept as they are where the copy will lie as deep."""
+    What cannot be copied whole is not left there. With `keep_links` links are copied as links; relative ones stay right
+    only if the copy lies as deep."""
     try:
         for path in (source, *sorted(source.rglob("*"))):
             place = target / path.relative_to(source)

@@ -37,3 +37,11 @@ def nearest(name: str, known: Iterable[str]) -> str:
     if close:
         return "did you mean " + " or ".join(f"'{one}'" for one in close) + "?"
     return "known: " + ", ".join(names)
+
+
+def tells_of_full_memory(trouble: Exception) -> bool:
+    """Whether an error, torch's too, is about memory that is used up, and not, say, about an illegal access to it."""
+    words = ("out of memory", "not enough memory", "can't allocate memory")
+    return isinstance(trouble, MemoryError) or (
+        isinstance(trouble, RuntimeError) and any(one in str(trouble).lower() for one in words)
+    )

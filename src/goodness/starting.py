@@ -14,7 +14,13 @@ from typing import NoReturn
 def is_command() -> bool:
     """Whether this process is `goodness` or `python -m goodness`; a program that imports the library keeps its own."""
     name = os.path.basename(sys.argv[0] if sys.argv else "")
-    return name.split(".")[0] == "goodness" or ("-m", "goodness") in itertools.pairwise(sys.orig_argv)
+    modules = (
+        after if word == "-m" else word[2:]
+        for word, after in itertools.pairwise([*sys.orig_argv, ""])
+        if word.startswith("-m")
+    )
+    is_module = name in ("-m", "__main__.py") and next(modules, None) == "goodness"  # "-m" while Python looks for it
+    return is_module or name.split(".")[0] == "goodness"
 
 
 def hold() -> None:

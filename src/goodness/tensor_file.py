@@ -76,7 +76,7 @@ def read_tensors(path: Path, meant: str | None = None) -> tuple[dict[str, Tensor
         found = _content_sha256(tensors, metadata)
         state = json.loads(metadata["state"])
     except Exception as trouble:
-        raise Damaged(f"not a readable checkpoint ({type(trouble).__name__}: {trouble})") from trouble
+        raise Damaged(f"not a readable file of tensors ({type(trouble).__name__}: {trouble})") from trouble
     if found != stored or (meant is not None and found != meant):
         raise Damaged(f"its content has the hash {found[:12]}…, and {(meant or stored)[:12]}… was written")
     return tensors, state
@@ -132,7 +132,7 @@ def _require_exact_json(value: object, place: str) -> None:
         for number, part in enumerate(value):
             _require_exact_json(part, f"{place}[{number}]")
     elif not (value is None or isinstance(value, (str, bool, int, float))):
-        raise TypeError(f"{place} is a {type(value).__name__}; a checkpoint's state holds what JSON holds exactly")
+        raise TypeError(f"{place} is a {type(value).__name__}; a state holds what JSON holds exactly")
 
 
 def _unshared_on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -84,14 +84,22 @@ def lines_of(text: str, *cells: str) -> list[list[str]]:
     return [line for line in lines if line[: len(cells)] == list(cells)]
 
 
+def test_a_file_without_prediction_is_one_of_the_benchmarks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads((KEPT / "bench-cpu.json").read_text()) | {"prediction": []}
+    place = tmp_path / "x.json"
+    place.write_text(json.dumps(found))
+    assert main(["bench", "--from", str(place)]) == 0
+    assert "Prediction" not in capsys.readouterr().out
+
+
 def test_both_loops_are_on_the_page_and_beside_everything() -> None:
     found = json.loads((KEPT / "bench-h200.json").read_text())
     row = found["prediction"][0]
     paces = {name: {"median_ms": 1000 / pace, "images_per_second": pace} for name, pace in (("a", 50.0), ("b", 80.0))}
     row |= {"loops": {"plain": paces["a"], "kernels": paces["b"]}, "loop": {"kind": "kernels", **paces["b"]}}
     shares = {line[1]: line[-2:] for line in lines_of(page(found), "10")}
-    assert shares["loop by torch alone"] == ["1.00", "0.62"]
-    assert shares["loop by our kernels"] == ["1.60", "1.00"]
+    assert shares["loop over labels by torch alone"] == ["1.00", "0.62"]
+    assert shares["loop over labels by our kernels"] == ["1.60", "1.00"]
 
 
 @pytest.mark.parametrize("place", sorted(KEPT.glob("bench-*.json")), ids=lambda place: place.stem)

@@ -98,10 +98,19 @@ def test_what_cannot_be_read_is_refused_whatever_was_raised(library: Callable[..
         assert "\n" not in str(told.value)
 
 
-def test_memory_that_is_used_up_is_no_fault_of_the_encoders(library: Callable[..., None]) -> None:
-    library(model=torch.OutOfMemoryError("CUDA out of memory"))
-    with pytest.raises(torch.OutOfMemoryError):
+@pytest.mark.parametrize(
+    "trouble",
+    [
+        torch.OutOfMemoryError("CUDA out of memory"),
+        RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 4 bytes"),
+        MemoryError(),
+    ],
+)
+def test_memory_that_is_used_up_is_no_fault_of_the_encoders(library: Callable[..., None], trouble: Exception) -> None:
+    library(model=trouble)
+    with pytest.raises(type(trouble)) as told:
         FrozenEncoder("some")
+    assert told.value is trouble
 
 
 def test_a_tokenizer_without_words_or_of_other_weights_is_refused(library: Callable[..., None]) -> None:

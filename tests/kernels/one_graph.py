@@ -50,6 +50,7 @@ def test_stem_block_and_scoring_are_one_graph_each(preset: str, monkeypatch: pyt
     ):
         assert "short_attention" in graph
         assert "geglu" in graph
+        assert ("argmax" in graph) == (getattr(config.model.block, "experts", 1) > 1)  # chosen in rounds, not by topk
 
 
 def test_scoring_without_a_gradient_is_one_graph_with_the_whole_layer_in_a_kernel(

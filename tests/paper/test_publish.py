@@ -557,6 +557,7 @@ def test_a_publication_has_every_verdict_with_its_numbers(trained: Pool, publish
         ("file:///home/user/x.bin", "x.bin"),
         ("https://x.org/a/b.tgz", "https://x.org/a/b.tgz"),
         ("https://x.org/a/b.tgz: checked", "https://x.org/a/b.tgz: checked"),
+        ("https://x.org/a.tgz: kept at /home/ada/x.bin: checked", "https://x.org/a.tgz: kept at x.bin: checked"),
         ("mnist: from https://x.org/a/b.tgz, train/val images", "mnist: from https://x.org/a/b.tgz, train/val images"),
         ("train/val images", "train/val images"),
         ("scikit-learn 1.5 load_digits; the first of them", "scikit-learn 1.5 load_digits; the first of them"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from goodness.bench.prediction import PLAIN, WITH_KERNELS
 
-LOOPS = {PLAIN: "loop by torch alone", WITH_KERNELS: "loop by our kernels"}
+LOOPS = {PLAIN: "loop over labels by torch alone", WITH_KERNELS: "loop over labels by our kernels"}
 """What prediction is held against, by kind."""
 FLOOR = (
     "the least time that the counted arithmetic, or the memory traffic of its operands, takes at this machine's own "
@@ -59,11 +60,15 @@ def loops(row: dict[str, Any]) -> dict[str, Any]:
     return row.get("loops", {PLAIN: row["loop"]})
 
 
+def kinds_of_loops(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Those that every row has."""
+    return [kind for kind in LOOPS if all(kind in loops(row) for row in rows)]
+
+
 def prediction_note(found: dict[str, Any]) -> str:
-    apart = max(row["largest_difference"] / row["largest_score"] for row in found["prediction"])
-    kinds = "by torch alone, and through this package's kernels"
-    if not any(WITH_KERNELS in loops(row) for row in found["prediction"]):
-        kinds = "by torch alone"
+    apart = max((row["largest_difference"] / row["largest_score"] for row in found["prediction"]), default=0.0)
+    has_two = WITH_KERNELS in kinds_of_loops(found["prediction"])
+    kinds = "by torch alone, and through this package's kernels" if has_two else "by torch alone"
     return (
         f"loop: one label after the other, the stem computed once; on a GPU compiled, {kinds}. Scores of all labels "
         f"together and of the loop by torch alone differ by {apart:.1g} of the largest at most. late labels: another "

@@ -70,7 +70,7 @@ def prediction(
     """Images per second for a network of this many classes, all hypotheses together and in a loop, how far the scores
     are apart, and images per second of a network whose labels are late, so that they share a pass.
 
-    `loops` has every loop that was timed, `loop` the fastest of them: what the others are held against.
+    `loops` has every loop that was timed, `loop` the fastest of them.
     """
     network = _network(config, shape, classes, device)
     sharing = _network(override(config, {"model.label": "late"}), shape, classes, device)
@@ -86,8 +86,6 @@ def prediction(
     times = in_turn(ways, device, 1, REPEATS)
     paces = {name: {**one, "images_per_second": 1000 * images / one["median_ms"]} for name, one in times.items()}
     fastest = max(baselines, key=lambda name: paces[name]["images_per_second"])
-    for name in ("together", "late"):
-        paces[name]["times_the_loop"] = paces[name]["images_per_second"] / paces[fastest]["images_per_second"]
     return {
         "classes": classes,
         "images": images,

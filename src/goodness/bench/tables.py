@@ -48,9 +48,9 @@ def work_table(found: dict[str, Any]) -> Table:
 
 def prediction_table(found: dict[str, Any]) -> Table:
     table = _table("Prediction, every label of every image", notes.prediction_note(found))
-    kinds = [kind for kind in notes.LOOPS if all(kind in notes.loops(row) for row in found["prediction"])]
-    times = [f"times the {notes.LOOPS[kind]}" for kind in kinds]
-    for name in ("classes", "images/s", *times, "late labels\nimages/s", *times):
+    kinds = notes.kinds_of_loops(found["prediction"])
+    times = ["times torch's loop", "times our loop"][: len(kinds)]
+    for name in ("classes", "all labels together", *times, "late labels", *times):
         table.add_column(name, justify="right")
     for row in found["prediction"]:
         cells = [str(row["classes"])]

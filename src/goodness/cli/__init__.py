@@ -12,7 +12,7 @@ if starting.is_command():
     starting.hold()
 
 from goodness.cli.terminal import err, escape, out
-from goodness.errors import RunError, UserError, nearest
+from goodness.errors import RunError, UserError, nearest, tells_of_full_memory
 
 try:
     import tyro  # noqa: F401
@@ -109,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         err.print(f"goodness: {trouble}", markup=False, soft_wrap=True)
         return 1
     except (MemoryError, RuntimeError) as trouble:
-        if not isinstance(trouble, MemoryError) and not _tells_of_full_memory(str(trouble)):
+        if not tells_of_full_memory(trouble):
             raise
         err.print(
             f"goodness: it does not fit in memory: {(str(trouble) or 'all is used').splitlines()[0]}. "
@@ -122,8 +122,3 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
-
-
-def _tells_of_full_memory(text: str) -> bool:
-    """Whether torch's error is about memory that is used up, and not, say, about an illegal access to it."""
-    return any(words in text.lower() for words in ("out of memory", "not enough memory", "can't allocate memory"))

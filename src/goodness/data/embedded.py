@@ -144,7 +144,7 @@ def _encoded(texts: list[str], encode: Encode, batch: int, progress: Progress | 
         if start == 0:
             vectors = np.empty((len(texts), some.shape[-1] if some.ndim else 0), dtype=np.float32)
         if some.shape != (len(rows), vectors.shape[1]) or not some.size:
-            expected = [len(rows), vectors.shape[1]]
+            expected = f"[{len(rows)}, {vectors.shape[1] or 'one or more'}]"
             raise DataError(f"the encoder gave {list(some.shape)} numbers for {len(rows)} texts, expected {expected}")
         if not np.isfinite(some).all():
             raise DataError("the encoder gave numbers that are not finite: its weights are damaged, take another copy")

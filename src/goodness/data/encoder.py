@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from goodness.data.embedded import About
-from goodness.errors import DataError
+from goodness.errors import DataError, tells_of_full_memory
 from goodness.home import from_home
 from goodness.tensor_file import weights_sha256
 
@@ -99,7 +99,7 @@ class FrozenEncoder:
 
 def _let_through(trouble: Exception) -> None:
     """Memory that is used up is no fault of the encoder's."""
-    if isinstance(trouble, (MemoryError, torch.OutOfMemoryError)):
+    if tells_of_full_memory(trouble):
         raise trouble
 
 

@@ -74,18 +74,18 @@ def without_place(provenance: str) -> str:
     """Where data came from, without the folders it lies in.
 
     Data sets write `PLACE: what was checked`: of the place its last name stays, unless it is an address. A folder may
-    have a colon in its name too: the place ends at the last colon behind a slash. Elsewhere only a path from the root
-    or from a home folder is cut: other words may have a slash.
+    have a colon in its name too: its place ends at the last colon behind a slash, though that costs words. Behind the
+    place only a path from the root or from a home folder is cut: other words may have a slash.
 
     >>> without_place("/home/user/data/cifar-10-binary.tar.gz: lengths checked, train/val apart")
     'cifar-10-binary.tar.gz: lengths checked, train/val apart'
     """
     parts = provenance.split(": ")
-    names = [re.sub(r"\w+://\S+", "", part) for part in parts[:-1]]  # an address is no place of one machine
+    is_address = "://" in parts[0] and "file://" not in parts[0]  # which is no place of one machine
+    names = [] if is_address else [re.sub(r"\w+://\S+", "", part) for part in parts[:-1]]
     end = max((count for count, name in enumerate(names, 1) if re.search(r"[\\/]", name)), default=1)
     place, rest = ": ".join(parts[:end]), ": ".join(parts[end:])
     colon = ": " if len(parts) > 1 else ""
-    is_address = "://" in place and "file://" not in place
     if not is_address and (colon or re.match(FROM_ROOT, place)):
         place = re.split(r"[\\/]", place.rstrip("\\/"))[-1]
     return place + colon + re.sub(rf"(?<!\S){FROM_ROOT}\S*[\\/]", "", rest)

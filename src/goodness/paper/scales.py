@@ -75,9 +75,10 @@ def _changed(preset: str, scale: str) -> Config:
 
 
 # What an epoch costs: what `goodness bench` measured on one H200 (benchmarks/bench-h200.json), and a little for what a
-# run does beside. Experts without SAM were 0.56 of those with it, eight dense blocks of D128 1.1 of four of D256, and
-# CIFAR-100 at batch 256 took 2.9 s an epoch (11.6 for four runs at once): twice the steps, each 0.7 as long. The rest
-# is by proportion, a guess for batches below 256 and for texts, which have eight tokens in place of 64.
+# run does beside. Experts cost 1.5 of a dense layer and SAM 1.69; D128 is 0.75 of D256 with experts, and eight dense
+# blocks of it 1.1 of four of D256. CIFAR-100 at batch 256 took 11.6 s an epoch with four runs at once, so about 2.9
+# alone (results/cifar100-6-epochs-h200.txt): twice the steps, each 0.7 as long. The rest is by proportion, a guess for
+# batches below 256 and for texts, which have eight tokens in place of 64.
 
 
 def seconds_an_epoch(config: Config) -> float:
@@ -85,18 +86,19 @@ def seconds_an_epoch(config: Config) -> float:
 
     >>> from goodness.presets import preset
     >>> round(seconds_an_epoch(preset("cp-fair")), 1), round(seconds_an_epoch(preset("gamma0-dense")), 1)
-    (5.2, 2.1)
+    (5.1, 2.0)
     """
     block = config.model.block
-    steps = IMAGES.get(config.data, 45_000) / 45_000 * (512 / config.batch) ** 0.5
+    work = IMAGES.get(config.data, 45_000) / 45_000 * (512 / config.batch) ** 0.5
     if config.trainer == "backprop":
-        return 0.4 * steps * (1.5 if _has_experts(config) else 1.0)
-    depth = config.model.blocks / 4 * (0.54 if config.model.width <= 128 else 1.0) if isinstance(block, Hybrid) else 1.0
-    experts = 1.4 if _has_experts(config) else 1.0
-    sam = 5.2 / 2.94 if config.optim.sam else 1.0
+        return 0.4 * work * (1.5 if _has_experts(config) else 1.0)
+    narrow = 1.0 if config.model.width > 128 else 0.75 if _has_experts(config) else 0.54
+    depth = config.model.blocks / 4 * narrow if isinstance(block, Hybrid) else 1.0
+    experts = 1.5 if _has_experts(config) else 1.0
+    sam = 1.69 if config.optim.sam else 1.0
     large = 1.5 if config.data == "tiny-imagenet" else 1.0  # a stem at 64x64, and up to 40 candidates
     few = 0.4 if config.model.stem.kind == "vector" else 1.0
-    return 2.1 * steps * depth * experts * sam * large * few
+    return 2.0 * work * depth * experts * sam * large * few
 
 
 def seconds_a_readout_epoch(config: Config) -> float:

@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 FF, BP, FLOOR, LATE = "#0072b2", "#d55e00", "#222222", "#009e73"
-LOOPS = ("#c4c4c4", "#8a8a8a")
+GREYS = ("#c4c4c4", "#8a8a8a")
+"""Of the loops."""
 
 TRAINED = {
     "ff": "Forward-Forward",
@@ -96,16 +97,9 @@ def _speeds(axes: Axes, groups: list[dict[str, Any]]) -> None:
     """A bar for every way under every number of classes, upright on a logarithmic axis, the legend above them."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
-    kinds = [kind for kind in notes.LOOPS if all(kind in notes.loops(row) for row in groups)]
+    kinds = notes.kinds_of_loops(groups)
     ways = [
-        *(
-            (
-                notes.LOOPS[kind].replace("loop", "loop over labels", 1),
-                colour,
-                [notes.loops(row)[kind] for row in groups],
-            )
-            for kind, colour in zip(kinds, LOOPS)
-        ),
+        *((notes.LOOPS[kind], grey, [notes.loops(row)[kind] for row in groups]) for kind, grey in zip(kinds, GREYS)),
         ("all labels together", FF, [row["together"] for row in groups]),
         ("late labels, one pass", LATE, [row["late"] for row in groups]),
     ]
