@@ -28,7 +28,7 @@ def demo(folder: Path, *more: str) -> subprocess.Popen[str]:
 
 def test_the_demo_ends_with_one_json_object_and_goes_on_after_a_stop(tmp_path: Path) -> None:
     folder = tmp_path / "demo"
-    first = demo(folder, "--epochs", "2")
+    first = demo(folder, "--epochs", "1")
     deadline = time.monotonic() + 120
     while not (folder / "local" / "metrics.jsonl").exists():
         assert time.monotonic() < deadline
@@ -37,7 +37,7 @@ def test_the_demo_ends_with_one_json_object_and_goes_on_after_a_stop(tmp_path: P
     _, error = first.communicate(timeout=120)
     assert first.returncode == 143
     assert f"goodness demo --out {folder}" in " ".join(error.split())
-    second = demo(folder, "--epochs", "2")
+    second = demo(folder, "--epochs", "1")
     output, error = second.communicate(timeout=300)
     assert second.returncode == 0, error
     result = json.loads(output.strip().splitlines()[-1])
@@ -56,7 +56,7 @@ def test_the_demo_ends_with_one_json_object_and_goes_on_after_a_stop(tmp_path: P
 
 @pytest.mark.slow
 def test_the_last_block_rides_for_free_under_lcff_and_works_under_local(tmp_path: Path) -> None:
-    runs = {rule: goodness.train("demo", rule=rule, epochs=8, out=tmp_path / rule).result for rule in ("local", "lcff")}
+    runs = {rule: goodness.train("demo", rule=rule, epochs=6, out=tmp_path / rule).result for rule in ("local", "lcff")}
     deepest = {rule: result["health"]["test"][-1]["sep_cur"] for rule, result in runs.items()}
     assert deepest["local"] >= 1
     assert deepest["local"] >= 3 * deepest["lcff"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from goodness.report.ink import COOL, RIDES, WARM, WORKS
 from goodness.report.names import DEMO_NAMES
 
-COLOURS = {"local": "#0072b2", "gated": "#009e73", "constant": "#e69f00", "lcff": "#d55e00"}
+COLOURS = {"local": WORKS, "gated": COOL[1], "constant": RIDES, "lcff": WARM[1]}
+"""Those that the report gives four such runs."""
 MARKERS = {"local": "o", "gated": "s", "constant": "^", "lcff": "v"}
 
 
