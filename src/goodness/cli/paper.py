@@ -159,7 +159,8 @@ def _where_to_train(args: PoolArgs) -> str:
     words += ["--seeds", *args.seeds] if args.seeds else []
     if args.out:
         words += ["--published" if is_published(args.out) else "--out", str(args.out)]
-    words += ["--mixed-versions"] if args.mixed_versions else []
+    is_taken = args.out is not None and is_published(args.out)  # and nearly always made by other versions than these
+    words += ["--mixed-versions"] if args.mixed_versions or is_taken else []
     return shlex.join(words)
 
 
@@ -176,12 +177,16 @@ def _list(pool: Pool, seeds: list[int] | None, args: PoolArgs) -> int:
     needs = union(one.needs(pool.scale, seeds) for one in extras.everything())
     missing = pool.missing(needs)
     out.print(
-        f"{pool.counted(needs)}, are in {pool.path}, each once however many need it; the rest take about "
+        f"In {pool.path}: {pool.counted(needs)}, each once however many need it; the rest take about "
         f"{duration(pool.seconds(missing))} on {pool.scale.machine}. "
         f"Make one: goodness reproduce NAME {_where_to_train(args)}",
         markup=False,
         soft_wrap=True,
     )
+    if args.out is None:
+        for place in filter(is_published, sorted(Path("results").glob("*"))):
+            scale = about_publication(place).get("scale")
+            out.print(f"Published: goodness paper --scale {scale} --out {place}", markup=False, soft_wrap=True)
     return 0
 
 

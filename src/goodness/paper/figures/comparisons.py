@@ -115,6 +115,10 @@ def aspect_ema_ablation(sheet: Sheet) -> None:
     _ablation(sheet, "aspect_ema_ablation", "cp-fair with one aspect's loss, or no moving average")
 
 
+FEWEST = 5
+"""Points that a correlation is told of."""
+
+
 def _in_words(found: Interval) -> str:
     ends = "" if found.low is None else f", 95 % interval {found.low:.2f} to {found.high:.2f}"
     return f"r = {found.estimate:.2f}{ends}, n = {found.n}".replace("-", "−")
@@ -150,7 +154,7 @@ def accuracy_vs_ratio(sheet: Sheet) -> None:
             if ratio and accuracy:
                 sheet.paper(axes, ratio[:1], accuracy[:1], WORKS if scale == "l8-" else RIDES)
     sheet.need(points, "positive goodness in the first and last block")
-    found = _correlation(points) if len(points) > 2 else None
+    found = _correlation(points) if len(points) >= FEWEST else None
     printed = next(one.value for one in table("in_text") if one.column.startswith("r of goodness ratio"))
     if found is not None:
         says = f"ours: {_in_words(found)}; the paper: r = {printed:.2f}, n = 15".replace("-", "−")
@@ -185,7 +189,7 @@ def magnitude_vs_sep(sheet: Sheet) -> None:
                 marker = "os^Dv"[place // len(COLOURS) % 5]
                 axes.plot(x, y, marker, color=COLOURS[place % len(COLOURS)], label=name, markersize=7)
         drawn = drawn or bool(points)
-        found = _correlation(points) if len(points) > 2 else None
+        found = _correlation(points) if len(points) >= FEWEST else None
         printed = next(one.value for one in table("in_text") if one.column.startswith(column))
         ours = _in_words(found) if found is not None else "too few variants for a correlation"
         axes.set_title(f"{ours}\nthe paper: r = {printed:.2f}, n = 13", fontsize=9.5, loc="left")

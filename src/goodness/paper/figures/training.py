@@ -53,7 +53,7 @@ def _panel_a_preset(sheet: Sheet, title: str, measure: str, words: str) -> None:
     sheet.is_of_one_seed = True
     sheet.notes.append(
         "Lines: training images as they come; every block mines a wrong label of its own there, so a deeper block may "
-        "tell it by the labels of the blocks before, whatever the image. Diamonds: test images at the end."
+        "tell it by the labels of the blocks before, whatever the image. Squares: test images at the end."
     )
     sheet.legend(panels[names.index(deepest)])
 
@@ -63,7 +63,7 @@ def _at_the_end(axes: Axes, run: Run, measure: str) -> None:
     values, epochs = of.by_block(run, measure), [epoch for epoch, _ in of.over_epochs(run, "train", measure)]
     for d, value in enumerate(values):
         colour = depth_colour(d, len(values))
-        axes.plot(epochs[-1] * 1.06, value, "D", markersize=7, markeredgecolor=INK, color=colour, clip_on=False)
+        axes.plot(epochs[-1] * 1.06, value, "s", markersize=7, markeredgecolor=INK, color=colour, clip_on=False)
 
 
 @paper_figure(
@@ -82,7 +82,7 @@ def training_dynamics_l8(sheet: Sheet) -> None:
     ("cp-fair", "gamma0", "lcff"),
 )
 def freeriding_onset(sheet: Sheet) -> None:
-    title = "When does free-riding begin? Each block's own separation over training"
+    title = "Each block's own separation: in training (lines), and then on test images (squares), where riding shows"
     _panel_a_preset(sheet, title, "sep_cur_mined", SEPARATION)
 
 
