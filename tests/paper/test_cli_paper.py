@@ -59,6 +59,19 @@ def test_paper_lists_every_table_with_where_it_stands(trained: Pool, capsys: pyt
     assert "freeriding" in said(capsys)
 
 
+def test_what_was_published_is_named_and_how_to_go_on_from_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "results" / "mine"
+    place.mkdir(parents=True)
+    (place / "published.json").write_text('{"scale": "short", "mixed_versions": false}')
+    monkeypatch.chdir(tmp_path)
+    assert main(["paper"]) == 0
+    assert "goodness paper --scale short --out results/mine" in said(capsys)
+    assert main(["paper", "--scale", "short", "--out", "results/mine"]) == 0
+    assert "goodness reproduce NAME --scale short --published results/mine --mixed-versions" in said(capsys)
+
+
 def test_paper_prints_one_table(trained: Pool, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["paper", "multiseed", "--scale", "tiny", "--out", str(trained.path), "--json"]) == 0
     (table,) = json.loads(capsys.readouterr().out)
