@@ -18,7 +18,7 @@ from goodness.data.augment import Recipe, augment, recipes, uniforms_needed
 from goodness.data.images import ImageData
 from goodness.data.text import TextData
 from goodness.durable import read_json, readable_size, write_json
-from goodness.errors import ConfigError, RunError, UserError
+from goodness.errors import ConfigError, RunError, UserError, tells_of_full_memory
 from goodness.idle import idle_settings
 from goodness.model.hybrid import Hybrid
 from goodness.model.network import Network, build_stem, shapes_by_depth
@@ -353,6 +353,8 @@ def _refuse_what_cannot_be_built(config: Config, data: ImageData) -> None:
                 network = build_network(config, data)
                 _try(network, views)
     except (ValueError, RuntimeError, OverflowError) as trouble:
+        if tells_of_full_memory(trouble):
+            raise
         size = "x".join(map(str, data.shape))
         raise ConfigError(f"this network cannot take images of {size} ({data.name}): {trouble}") from trouble
     if network is not None:

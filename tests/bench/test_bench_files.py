@@ -92,6 +92,16 @@ def test_a_file_without_prediction_is_one_of_the_benchmarks(tmp_path: Path, caps
     assert "Prediction" not in capsys.readouterr().out
 
 
+def test_a_file_whose_speeds_are_zero_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = json.loads((KEPT / "bench-cpu.json").read_text())
+    for pace in found["prediction"][0]["loops"].values():
+        pace["images_per_second"] = 0
+    place = tmp_path / "x.json"
+    place.write_text(json.dumps(found))
+    assert main(["bench", "--from", str(place)]) == 2
+    assert "is not of goodness bench" in " ".join(capsys.readouterr().err.split())
+
+
 def test_both_loops_are_on_the_page_and_beside_everything() -> None:
     found = json.loads((KEPT / "bench-h200.json").read_text())
     row = found["prediction"][0]

@@ -113,7 +113,7 @@ def _of_bench(place: Path) -> dict[str, Any] | None:
         found = read_json(place)
         for shown in (page, tables.time_table, tables.work_table, tables.prediction_table):
             shown(found)
-    except (RunError, KeyError, IndexError, TypeError, ValueError, AttributeError):
+    except (RunError, KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError):
         return None
     return found
 
