@@ -14,6 +14,7 @@ from goodness.config import Config, override
 from goodness.model.network import Network
 from goodness.predict import goodness_of, later_block
 from goodness.training.loop import on_device
+from goodness.training.modes import autocast
 
 REPEATS = 3
 PLAIN, WITH_KERNELS = "plain", "kernels"
@@ -22,7 +23,7 @@ PLAIN, WITH_KERNELS = "plain", "kernels"
 @torch.no_grad()
 def by_label(network: Network, images: Tensor, dtype: torch.dtype, step: Callable[..., Any], stem: Any) -> Tensor:
     """Goodness `[blocks, n, classes]`, one label after the other; the stem is computed once."""
-    with torch.autocast(images.device.type, dtype=dtype, enabled=dtype != torch.float32):
+    with autocast(images.device, dtype):
         start, columns = stem(network, images), []
         for label in range(network.classes):
             tokens, labels = start, torch.full((len(images),), label, device=images.device)
@@ -53,7 +54,7 @@ def loops(network: Network, pictures: Tensor, dtype: torch.dtype) -> dict[str, C
             return plain()
 
     found = {PLAIN: without_kernels}
-    with torch.autocast(pictures.device.type, dtype=dtype, enabled=dtype != torch.float32):
+    with autocast(pictures.device, dtype):
         if kernels.are_used(pictures):
             found[WITH_KERNELS] = looped(WITH_KERNELS)
     return found

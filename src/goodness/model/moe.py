@@ -14,7 +14,6 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goodness import kernels
-from goodness.kernels import computed_in
 from goodness.model.attention import widen
 from goodness.model.feedforward import gated, gated_plainly
 
@@ -73,20 +72,20 @@ class MixtureOfExperts(nn.Module):
         with torch.autocast(x.device.type, enabled=False):  # a router in bfloat16 would flip its choices
             logits = F.linear(widen(flat), self.router.weight.to(widen(flat).dtype))
             routing = route(logits, self.k, in_rounds)
-        if self.is_aligned and computed_in(flat) == torch.bfloat16:
+        if self.is_aligned and kernels.computed_in(flat) == torch.bfloat16:
             return self.mix(flat, routing).reshape(x.shape), routing
         return self._mix_outside_graphs(flat, routing).reshape(x.shape), routing
 
     def _mix_outside_graphs(self, flat: Tensor, routing: Routing) -> Tensor:
         """Where a compiled graph could not take the grouped product in (it knows bfloat16 alone) or the plain way."""
-        mix = self.mix if self.is_aligned and computed_in(flat) in GROUPED else self.mix_plainly
+        mix = self.mix if self.is_aligned and kernels.computed_in(flat) in GROUPED else self.mix_plainly
         return mix(flat, routing)
 
     def mix(self, flat: Tensor, routing: Routing) -> Tensor:
         """Sort the (token, choice) pairs by expert, one grouped product per layer, sort back, weigh, add."""
         from goodness.model.permuted import permuted  # imports torch's compiler, as building a mixture does
 
-        dtype = computed_in(flat)
+        dtype = kernels.computed_in(flat)
         tokens, k = routing.chosen.shape
         keys = routing.chosen.reshape(-1).to(torch.uint8 if self.experts <= 256 else torch.int32)
         order = keys.argsort(stable=True)  # digit by digit on a GPU: short keys have few
