@@ -79,7 +79,7 @@ def trained(config: Config) -> tuple[Loop, list[list[float]]]:
 def outcome(config: Config) -> tuple[list[list[float]], bytes]:
     """All that training and prediction come to: the losses of every epoch and the scores on the test split."""
     stage, losses = trained(config)
-    return losses, stage.examine(stage.data.test, "test", False)[0].numpy().tobytes()
+    return losses, stage.examine(stage.readings(stage.data.test.images), stage.data.test, "test")[0].numpy().tobytes()
 
 
 # What is reported changes nothing

@@ -17,7 +17,7 @@ from goodness.model.stripped import StrippedNetwork
 F = TypeVar("F", bound=Callable[..., Any])
 
 CHUNK = 512
-"""Images at once, at most, where the blocks are compiled for one size."""
+"""Images at once, at most, where the blocks are compiled for one size; a power of two."""
 
 
 def bytes_per_image(network: Network) -> tuple[int, int]:
@@ -67,6 +67,18 @@ def readout_chunk_sizes(network: Network, memory_mb: int | None) -> tuple[int, i
 def feature_count(network: Network) -> int:
     """How many features a hypothesis has: every block's aspects, and its pooled width."""
     return sum(len(network.block(d).head.names) + network.shapes[d + 1][0] for d in range(len(network.blocks)))
+
+
+def compiled_rows(network: Network, rows: int, labels: int) -> int:
+    """How many of these `rows` images to score at once with compiled blocks; 0 where that would take several graphs.
+
+    A power of two, so that batches, validation and test images share one graph as long as memory does not change.
+
+    >>> from types import SimpleNamespace as Sized
+    >>> compiled_rows(Sized(classes=100), 134, 100), compiled_rows(Sized(classes=10), 2000, 10)
+    (128, 512)
+    """
+    return 0 if network.classes % labels else min(CHUNK, 2 ** (rows.bit_length() - 1))
 
 
 @torch.no_grad()
@@ -220,25 +232,39 @@ def goodness_of(
     where many images are scored, or the same number again and again: the blocks are compiled for one size of chunk.
     """
     rows, labels = chunk_sizes(network, memory_mb)
-    n = len(images)
-    compiled = compiled and n >= min(rows, CHUNK) and network.classes % labels == 0
-    if compiled:
-        rows = -(-n // -(-n // min(rows, CHUNK)))  # as many chunks, all of one size: few images are scored for nothing
-        images = torch.cat([images, images[-1:].expand(-n % rows, *images.shape[1:])])
+    padded, rows, compiled = _portioned(network, images, rows, labels, compiled)
 
     def score(view: Tensor) -> Tensor:
         return block_goodness(network, view, blocks, labels, compiled)
 
-    return torch.cat(list(_scored(score, _views(images, rows, tta), network.mean.device, dtype, poll)), dim=1)[:, :n]
+    chunks = _views(padded, rows, tta)
+    return torch.cat(list(_scored(score, chunks, network.mean.device, dtype, poll)), dim=1)[:, : len(images)]
+
+
+def _portioned(network: Network, images: Tensor, rows: int, labels: int, compiled: bool) -> tuple[Tensor, int, bool]:
+    """The images, how many of them at once, and whether compiled blocks pay: their last portion is filled up."""
+    at_once = compiled_rows(network, rows, labels) if compiled else 0
+    if not 0 < at_once <= len(images):
+        return images, rows, False
+    few = -(-len(images) // -(-len(images) // at_once))  # as many portions, all of one size
+    if few * 1.1 < at_once:  # a graph of their own, rather than many images scored for nothing
+        at_once = few
+    return torch.cat([images, images[-1:].expand(-len(images) % at_once, *images.shape[1:])]), at_once, True
 
 
 @torch.no_grad()
-def block_readings(network: Network, images: Tensor, labels_at_once: int | None = None) -> Tensor:
+def block_readings(
+    network: Network, images: Tensor, labels_at_once: int | None = None, compiled: bool = False
+) -> Tensor:
     """Goodness and aspects `[batch, classes, blocks + aspects]` of images in [0, 1], under every label hypothesis.
 
     First the goodness of every block, then the aspects of every block, both from the shallowest on.
     """
-    return _readings(network, images, labels_at_once, lambda output: (output.goodness.unsqueeze(-1), output.aspects))
+
+    def read(output: BlockOutput) -> tuple[Tensor, Tensor]:
+        return output.goodness.unsqueeze(-1), output.aspects
+
+    return _readings(network, images, labels_at_once, read, compiled)
 
 
 def goodness_and_aspects_of(
@@ -249,14 +275,17 @@ def goodness_and_aspects_of(
     memory_mb: int | None = None,
     dtype: torch.dtype = torch.float32,
     poll: Callable[[], None] = lambda: None,
+    compiled: bool = False,
 ) -> tuple[Tensor, list[Tensor]]:
     """`goodness_of`, and of every block its aspects `[n, classes, A]`, from one pass in the same chunks."""
     rows, labels = chunk_sizes(network, memory_mb)
+    padded, rows, compiled = _portioned(network, images, rows, labels, compiled)
 
     def score(view: Tensor) -> Tensor:
-        return block_readings(network, view, labels)
+        return block_readings(network, view, labels, compiled)
 
-    readings = torch.cat(list(_scored(score, _views(images, rows, tta), network.mean.device, dtype, poll)))
+    chunks = _views(padded, rows, tta)
+    readings = torch.cat(list(_scored(score, chunks, network.mean.device, dtype, poll)))[: len(images)]
     blocks = len(network.blocks)
     widths = [len(network.block(depth).head.names) for depth in range(blocks)]
     goodness, *aspects = readings.split([blocks, *widths], dim=-1)
@@ -273,17 +302,21 @@ def readout_scores(
     memory_mb: int | None = None,
     dtype: torch.dtype = torch.float32,
     poll: Callable[[], None] = lambda: None,
+    compiled: bool = False,
 ) -> Tensor:
     """Logits `[n, classes]` float32 of uint8 images `[n, C, H, W]`, in chunks under the memory cap.
 
-    `tta` averages each image's logits with its mirror image's. `poll` is called between chunks.
+    `tta` averages each image's logits with its mirror image's. `poll` is called between chunks; `compiled` as in
+    `goodness_of`.
     """
     rows, labels = readout_chunk_sizes(network, memory_mb)
+    padded, rows, compiled = _portioned(network, images, rows, labels, compiled)
 
     def score(view: Tensor) -> Tensor:
-        return readout(hypothesis_features(network, view, labels))
+        return readout(hypothesis_features(network, view, labels, compiled))
 
-    return torch.cat(list(_scored(score, _views(images, rows, tta), network.mean.device, dtype, poll)))
+    chunks = _views(padded, rows, tta)
+    return torch.cat(list(_scored(score, chunks, network.mean.device, dtype, poll)))[: len(images)]
 
 
 @torch.no_grad()

@@ -8,7 +8,14 @@ from torch import Tensor
 
 from goodness.model.moe import MixtureOfExperts
 from goodness.model.network import Network
-from goodness.predict import block_goodness_by_label, goodness_of
+from goodness.model.readout import AttentiveReadout
+from goodness.predict import (
+    block_goodness_by_label,
+    feature_count,
+    goodness_and_aspects_of,
+    goodness_of,
+    readout_scores,
+)
 from goodness.training.moment import Moment
 from goodness.training.step import Stepper
 from tiny_runs import shrunk
@@ -52,6 +59,14 @@ def test_compiled_prediction_is_the_loop_over_labels(monkeypatch: pytest.MonkeyP
     images = torch.randint(0, 256, (BATCH, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
     expected = block_goodness_by_label(network, images.float() / 255)
     torch.testing.assert_close(goodness_of(network, images, compiled=True), expected, rtol=1e-5, atol=1e-5)
+    goodness, aspects = goodness_and_aspects_of(network, images, compiled=True)
+    torch.testing.assert_close(goodness, expected, rtol=1e-5, atol=1e-5)
+    for compiled, plain in zip(aspects, goodness_and_aspects_of(network, images)[1], strict=True):
+        torch.testing.assert_close(compiled, plain, rtol=1e-5, atol=1e-5)
+    readout = AttentiveReadout(feature_count(network), 8, 2).eval()
+    scores = [readout_scores(network, readout, images[:6], compiled=is_compiled) for is_compiled in (False, True)]
+    torch.testing.assert_close(*scores, rtol=1e-5, atol=1e-5)
+    assert len(scores[0]) == 6, "what fills the last portion up is left out"
 
 
 def test_a_compiled_mixture_of_experts_has_the_gradients_of_a_plain_one() -> None:

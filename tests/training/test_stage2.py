@@ -370,15 +370,15 @@ def test_a_readout_killed_or_stopped_and_resumed_ends_in_the_same_bits(
 def test_a_readout_stopped_in_its_last_evaluation_ends_in_the_same_bits(
     stage2: Run, backbone: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, asked = Stage2.scores, itertools.count(1)
+    plain, asked = Stage2.readings, itertools.count(1)
 
-    def scores(self: Stage2, *arguments: Any, **named: Any) -> Tensor:
+    def readings(self: Stage2, *arguments: Any, **named: Any) -> Tensor:
         if next(asked) == 9:  # three epochs, and four of the last weights, come before the best weights' second
             signal.raise_signal(signal.SIGINT)
         return plain(self, *arguments, **named)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Stage2, "scores", scores)
+        patch.setattr(Stage2, "readings", readings)
         with pytest.raises(Interrupted, match="stopped at the last evaluation") as caught:
             goodness.readout(backbone.path, out=tmp_path / "readout", device="cpu", changes=READOUT)
     assert caught.value.exit_code == 130

@@ -78,12 +78,13 @@ def health_of_rows(
     tta: bool = False,
     dtype: torch.dtype = torch.float32,
     poll: Callable[[], None] = lambda: None,
+    compiled: bool = False,
 ) -> dict[str, Any]:
     """The same of a network where it lies, on images with these class names; `poll` is called now and then."""
     memory = config.keep.memory_mb
     with _evaluating(network):
         goodness, aspects = goodness_and_aspects_of(
-            network, rows.images, tta=tta, memory_mb=memory, dtype=dtype, poll=poll
+            network, rows.images, tta=tta, memory_mb=memory, dtype=dtype, poll=poll, compiled=compiled
         )
         routing = _routing(network, rows, memory, dtype)
     heads = [network.block(depth).head for depth in range(len(network.blocks))]

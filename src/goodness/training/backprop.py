@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from goodness.config import Config
-from goodness.data.images import ImageData, Split
+from goodness.data.images import ImageData
 from goodness.graphs import compiled
 from goodness.local.routing import RouterTerm, routing_of
 from goodness.model.stripped import StrippedNetwork
@@ -95,8 +95,8 @@ class Backprop(ClassifierLoop):
     def parameters(self) -> int:
         return self.network.parameter_count()
 
-    def scores(self, part: Split, tta: bool) -> Tensor:
-        return class_scores(self.evaluated(), part.images, tta=tta, dtype=self.dtype, poll=self.poll).cpu()
+    def readings(self, images: Tensor) -> Tensor:
+        return class_scores(self.evaluated(), images, dtype=self.dtype, poll=self.poll).cpu()
 
 
 def build_stripped(config: Config, data: ImageData) -> StrippedNetwork:

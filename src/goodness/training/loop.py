@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import shlex
 import time
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, ClassVar, TypeVar
 
@@ -154,8 +154,13 @@ class Loop:
         """`accuracy` on a split, and whatever else an epoch's line should say of it."""
         raise NotImplementedError
 
-    def examine(self, part: Split, split: str, tta: bool) -> tuple[Tensor, list[dict[str, Any]], Any]:
-        """Class scores `[n, classes]` on a split, rows of accuracies, and the blocks' health (None without blocks)."""
+    def readings(self, images: Tensor) -> Tensor:
+        """What is read of uint8 images `[n, C, H, W]`, on the CPU; the mean over an image's views is its TTA."""
+        raise NotImplementedError
+
+    def examine(self, readings: Tensor, part: Split, split: str) -> tuple[Tensor, list[dict[str, Any]], Any]:
+        """Of the readings of a split: class scores `[n, classes]`, rows of accuracies, and the blocks' health (None
+        without blocks)."""
         raise NotImplementedError
 
     def full_health(self, part: Split, split: str) -> dict[str, Any] | None:
@@ -330,22 +335,23 @@ class Loop:
         if self.best:
             weights["best"] = (self.best, self.position.best_epoch)
         reported = "best" if self.plan.report == "best" and self.best else "last"
-        rows: list[dict[str, Any]] = []
+        rows: dict[str, list[dict[str, Any]]] = {name: [] for name in weights}
         health: dict[str, Any] = {}
+        names_of: dict[int, list[str]] = {}
+        for name, (_, epoch) in weights.items():
+            names_of.setdefault(epoch, []).append(name)  # where the last epoch was the best, they are judged once
         try:
-            for name, (tensors, _) in weights.items():
-                module.load_state_dict(tensors)
+            for names in names_of.values():
+                module.load_state_dict(weights[names[0]][0])
                 for split in ("val", "test"):
                     part = self.data.split(split)
-                    if not len(part):
-                        continue
-                    for tta in (False, True) if self.data.flips else (False,):
-                        scores, found, blocks = self.examine(part, split, tta)
-                        where = {"stage": self.stage, "weights": name, "split": split, "tta": tta}
-                        rows += [{**where, **row} for row in found]
-                        if name == reported and not tta and blocks is not None:
+                    for tta, scores, found, blocks in self.views_examined(part, split):
+                        for name in names:
+                            where = {"stage": self.stage, "weights": name, "split": split, "tta": tta}
+                            rows[name] += [{**where, **row} for row in found]
+                        if reported in names and not tta and blocks is not None:
                             health[split] = blocks
-                        if name == reported and split == "test":
+                        if reported in names and split == "test":
                             label = "test_tta" if tta else "test"
                             self.folder.write_predictions(label, scores, part.labels, part.indices)
                             if not tta and (full := self.full_health(part, split)) is not None:
@@ -355,9 +361,9 @@ class Loop:
         for name, (tensors, epoch) in weights.items():
             self.folder.checkpoints.save_weights(name, tensors, {**self.about_weights(), "epoch": epoch})
         result = {
-            "reported": {"weights": reported, **headline(rows, reported, self.stage)},
+            "reported": {"weights": reported, **headline(rows[reported], reported, self.stage)},
             "weights": {name: {"epoch": epoch} for name, (_, epoch) in weights.items()},
-            "accuracy": rows,
+            "accuracy": [row for found in rows.values() for row in found],
             "health": health,
             "weights_sha256": weights_sha256(self.learned()),
             "parameters": self.parameters(),
@@ -368,6 +374,16 @@ class Loop:
         write_json(self.folder.result_path, result)
         self.listen({"event": "result", "result": result})
         return result
+
+    def views_examined(self, part: Split, split: str) -> Iterator[tuple[bool, Tensor, list[dict[str, Any]], Any]]:
+        """Whether it is with TTA, and what `examine` says: of the images and, where mirroring keeps their class, of
+        both their views, each of which is read once."""
+        if not len(part):
+            return
+        plain = self.readings(part.images)
+        yield False, *self.examine(plain, part, split)
+        if self.data.flips:
+            yield True, *self.examine((plain + self.readings(part.images.flip(-1))) / 2, part, split)
 
     def seconds(self) -> float:
         return self.resumed_at + time.monotonic() - self.started
@@ -438,7 +454,7 @@ class Loop:
 
 
 class ClassifierLoop(Loop):
-    """A stage whose module gives class scores at once, with no blocks to tell apart.
+    """A stage whose module gives class scores at once, with no blocks to tell apart: these are what is read of images.
 
     It has one optimiser, over `learning`.
     """
@@ -459,21 +475,16 @@ class ClassifierLoop(Loop):
         values = torch.stack([loss.detach().float(), accuracy.float(), norm.detach().float()])
         return [(("loss", "accuracy", "grad_norm"), values)]
 
-    def scores(self, part: Split, tta: bool) -> Tensor:
-        """Class scores `[n, classes]` on a split, on the CPU."""
-        raise NotImplementedError
-
     def train_line(self, means: list[dict[str, float]]) -> dict[str, Any]:
         return dict(means[0])
 
     def assess(self, split: str) -> dict[str, Any]:
         part = self.data.split(split)
-        row = self._row(self.scores(part, tta=False), part)
+        row = self._row(self.readings(part.images), part)
         return {"accuracy": row["top1"], "n": row["n"]} | ({"top5": row["top5"]} if "top5" in row else {})
 
-    def examine(self, part: Split, split: str, tta: bool) -> tuple[Tensor, list[dict[str, Any]], Any]:
-        scores = self.scores(part, tta)
-        return scores, [self._row(scores, part)], None
+    def examine(self, readings: Tensor, part: Split, split: str) -> tuple[Tensor, list[dict[str, Any]], Any]:
+        return readings, [self._row(readings, part)], None
 
     def _row(self, scores: Tensor, part: Split) -> dict[str, Any]:
         self.require_finite(scores, "a class score")

@@ -105,24 +105,32 @@ class Stage1(Loop):
     def assess(self, split: str) -> dict[str, Any]:
         """Accuracy and block health on a split."""
         part = self.data.split(split)
-        return assess(self.goodness(part, tta=False), part.labels, self.config, split, progress=self.progress())
+        return assess(self.readings(part.images), part.labels, self.config, split, progress=self.progress())
 
-    def examine(self, part: Split, split: str, tta: bool) -> tuple[Tensor, list[dict[str, Any]], Any]:
-        goodness, labels = self.goodness(part, tta), part.labels.cpu()
-        rows = [accuracy_row(scores_of(goodness, used), labels, used) for used in range(1, len(goodness) + 1)]
-        health = assess(goodness, part.labels, self.config, split, progress=1.0)["blocks"]
-        return scores_of(goodness), rows, health
+    def examine(self, readings: Tensor, part: Split, split: str) -> tuple[Tensor, list[dict[str, Any]], Any]:
+        labels = part.labels.cpu()
+        rows = [accuracy_row(scores_of(readings, used), labels, used) for used in range(1, len(readings) + 1)]
+        health = assess(readings, part.labels, self.config, split, progress=1.0)["blocks"]
+        return scores_of(readings), rows, health
 
     def full_health(self, part: Split, split: str) -> dict[str, Any]:
         names = self.data.classes
-        return health_of_rows(self.evaluated(), part, names, self.config, split=split, dtype=self.dtype, poll=self.poll)
+        return health_of_rows(
+            self.evaluated(),
+            part,
+            names,
+            self.config,
+            split=split,
+            dtype=self.dtype,
+            poll=self.poll,
+            compiled=self.is_compiled,
+        )
 
-    def goodness(self, part: Split, tta: bool) -> Tensor:
-        """Of every block, image and hypothesis of a split, `[blocks, n, classes]`, under the teacher."""
+    def readings(self, images: Tensor) -> Tensor:
+        """Of every block, image and hypothesis, `[blocks, n, classes]`, under the teacher."""
         found = goodness_of(
             self.evaluated(),
-            part.images,
-            tta=tta,
+            images,
             memory_mb=self.config.keep.memory_mb,
             dtype=self.dtype,
             poll=self.poll,

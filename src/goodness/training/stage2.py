@@ -12,11 +12,17 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from goodness.config import Config
-from goodness.data.images import ImageData, Split
+from goodness.data.images import ImageData
 from goodness.data.mix import draws_needed, mix
 from goodness.model.network import Network
 from goodness.model.readout import AttentiveReadout
-from goodness.predict import feature_count, hypothesis_features, readout_chunk_sizes, readout_scores
+from goodness.predict import (
+    compiled_rows,
+    feature_count,
+    hypothesis_features,
+    readout_chunk_sizes,
+    readout_scores,
+)
 from goodness.training.draws import key
 from goodness.training.loop import ClassifierLoop, Listener, Plan, under
 from goodness.training.modes import autocast
@@ -77,10 +83,11 @@ class Stage2(ClassifierLoop):
     def features(self, images: Tensor) -> Tensor:
         """What the frozen blocks say of these images under every label, in chunks under the memory cap."""
         rows, labels = readout_chunk_sizes(self.network, self.config.keep.memory_mb)
+        at_once = compiled_rows(self.network, rows, labels) if self.is_compiled else 0
         found = []
-        for chunk in images.split(rows):
+        for chunk in images.split(at_once or rows):
             self.poll()  # a step of many hypotheses can take minutes; stopped here, it has changed nothing yet
-            found.append(hypothesis_features(self.network, chunk, labels, self.is_compiled))
+            found.append(hypothesis_features(self.network, chunk, labels, at_once > 0))
         return torch.cat(found)
 
     def evaluated(self) -> AttentiveReadout:
@@ -98,15 +105,15 @@ class Stage2(ClassifierLoop):
     def parameters(self) -> int:
         return sum(parameter.numel() for parameter in self.learning)
 
-    def scores(self, part: Split, tta: bool) -> Tensor:
+    def readings(self, images: Tensor) -> Tensor:
         return readout_scores(
             self.network,
             self.readout,
-            part.images,
-            tta=tta,
+            images,
             memory_mb=self.config.keep.memory_mb,
             dtype=self.dtype,
             poll=self.poll,
+            compiled=self.is_compiled,
         ).cpu()
 
 
