@@ -10,8 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from goodness import graphs
+from goodness.model import scoring
 from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
+from goodness.model.scoring import Readings
 from goodness.model.stripped import StrippedNetwork
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -104,14 +106,13 @@ def _tokens(network: Network, images: Tensor, compiled: bool) -> Tensor:
 
 def _outputs(
     network: Network, start: Tensor, labels: Tensor, blocks: int | None = None, compiled: bool = False
-) -> Iterator[BlockOutput]:
+) -> Iterator[BlockOutput | Readings]:
     """What the blocks give, one after the other, for every image's tokens under each of these labels.
 
     Rows are `[batch * labels]`, labels fastest; a hypothesis keeps its label through all blocks. Its tokens are its
     image's until the first block takes them in; compiled, that makes no copy of them.
     """
     hypotheses, used = labels.repeat(len(start)), _used(network, blocks)
-    first, later = (_for(network, one) if compiled else one for one in (first_block, later_block))
     tokens = start
     if network.config.label.is_late:  # no label is in the tokens: one pass for all hypotheses
         shared = _for(network, shared_block) if compiled else shared_block
@@ -119,26 +120,28 @@ def _outputs(
             output, tokens = shared(network, network.block(depth), tokens, labels, depth + 1 < used)
             yield output
         return
+    ways = scoring.steps(network, start, len(hypotheses)) or (first_block, later_block)
+    first, later = (_for(network, one) if compiled else one for one in ways)
     for depth in range(used):
-        step = first if depth == 0 else later
-        output, tokens = step(network, network.block(depth), tokens, hypotheses, depth + 1 < used)
+        step, following = first if depth == 0 else later, network.block(depth + 1) if depth + 1 < used else None
+        output, tokens = step(network, network.block(depth), tokens, hypotheses, following)
         yield output
 
 
 def first_block(
-    network: Network, block: FFBlock, start: Tensor, hypotheses: Tensor, goes_on: bool
+    network: Network, block: FFBlock, start: Tensor, hypotheses: Tensor, following: FFBlock | None
 ) -> tuple[BlockOutput, Tensor]:
     """A block on every image's tokens under as many hypotheses each as there are rows for."""
     tokens = start.repeat_interleave(len(hypotheses) // max(1, len(start)), dim=0)
-    return later_block(network, block, tokens, hypotheses, goes_on)
+    return later_block(network, block, tokens, hypotheses, following)
 
 
 def later_block(
-    network: Network, block: FFBlock, tokens: Tensor, hypotheses: Tensor, goes_on: bool
+    network: Network, block: FFBlock, tokens: Tensor, hypotheses: Tensor, following: FFBlock | None
 ) -> tuple[BlockOutput, Tensor]:
     """A block's output and, if there is a next one, what it receives."""
     output = block(tokens, hypotheses)
-    return output, network.hand_on(output.tokens) if goes_on else output.tokens
+    return output, output.tokens if following is None else network.hand_on(output.tokens)
 
 
 def shared_block(
@@ -185,7 +188,7 @@ def _readings(
     network: Network,
     images: Tensor,
     labels_at_once: int | None,
-    read: Callable[[BlockOutput], tuple[Tensor, Tensor]],
+    read: Callable[[BlockOutput | Readings], tuple[Tensor, Tensor]],
     compiled: bool = False,
 ) -> Tensor:
     """Two readings of every block's output, `[batch, classes, all of the first, all of the second]`, block by block."""

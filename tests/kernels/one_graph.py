@@ -11,6 +11,7 @@ from goodness import kernels
 from goodness.api import make_config
 from goodness.kernels import feedforward
 from goodness.model.network import Network
+from goodness.model.scoring import Taken, first_scored, later_scored, steps
 from goodness.training.passes import forward_block, score_block
 
 
@@ -70,3 +71,25 @@ def test_scoring_without_a_gradient_is_one_graph_with_the_whole_layer_in_a_kerne
     for plain in (in_float32, targets(score_block, network.block(0), tokens, *given)):  # the last with a gradient
         assert "goodness.feedforward" not in plain
         assert "goodness.geglu" in plain
+
+
+def test_scoring_under_hypotheses_is_one_graph_a_block_with_all_behind_the_attention_in_a_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kernels, "are_used", lambda x: True)
+    monkeypatch.setattr(feedforward, "shared_memory", lambda device: 227 * 1024)
+    config = make_config("gamma0-dense", {"model.width": 64, "model.block.heads": 2, "model.blocks": 2})
+    network = Network(config.model, (3, 32, 32), 10)
+    first, last = network.block(0), network.block(1)
+    start, hypotheses = torch.rand(2, 64, 64, dtype=torch.bfloat16), torch.arange(10).repeat(2)
+    taken = Taken(start.repeat_interleave(10, dim=0), torch.rand(20, 64))
+    with torch.no_grad():
+        with torch.autocast("cpu", torch.bfloat16):
+            assert steps(network, start, len(hypotheses)) == (first_scored, later_scored)
+        entering = targets(first_scored, network, first, start, hypotheses, last)
+        leaving = targets(later_scored, network, last, taken, hypotheses, None)
+    for graph, name in ((entering, "goodness.tail"), (leaving, "goodness.last_tail")):
+        assert name in graph
+        assert "goodness.normed_attention" in graph
+        assert "goodness.pool" not in graph
+        assert "goodness.feedforward" not in graph

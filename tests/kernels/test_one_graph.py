@@ -9,4 +9,4 @@ from compiled import outcome_of
 
 def test_stem_block_and_scoring_are_one_graph_each() -> None:
     outcome = outcome_of("one_graph.py")
-    assert "4 passed" in outcome, outcome
+    assert "5 passed" in outcome, outcome

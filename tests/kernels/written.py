@@ -16,7 +16,7 @@ from torch._higher_order_ops import triton_kernel_wrap
 from triton.backends.compiler import GPUTarget
 
 from goodness import kernels
-from goodness.kernels import feedforward, geglu, group_norm, pool, short_attention
+from goodness.kernels import feedforward, geglu, group_norm, pool, short_attention, tail
 
 WRITTEN = {
     "attention_forward_kernel": {"out"},
@@ -28,6 +28,7 @@ WRITTEN = {
     "group_norm_backward_kernel": {"gradient", "to_scale", "to_shift"},
     "pool_forward_kernel": {"pooled", "energy"},
     "pool_backward_kernel": {"gradient", "to_u"},
+    "tail_kernel": {"pooled", "energy", "handed", "turns"},
 }
 
 written_by = getattr(triton_kernel_wrap, "identify_accessed_tensors", None)  # torch 2.13
@@ -89,7 +90,7 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, dict[str, 
 
             return record
 
-    for module in (feedforward, geglu, group_norm, pool, short_attention):
+    for module in (feedforward, geglu, group_norm, pool, short_attention, tail):
         monkeypatch.setattr(module, "wrap_triton", Recorder)
     half = {"dtype": torch.bfloat16}
     gate_up, tokens = torch.zeros(64, 1408, **half), torch.zeros(2, 64, 256, **half)
@@ -103,6 +104,10 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[Any, dict[str, 
     pool._pool_backward(tokens, torch.zeros(256), torch.zeros(2, 256, **half), torch.zeros(2), 1e-6)
     x, scale = torch.zeros(2, 256, 96, **half), torch.zeros(96)
     _, means, spreads = group_norm._group_norm_gelu(x, scale, scale, 8, 1e-5, 16, 2)
+    weights = torch.zeros(256, 256, **half), torch.zeros(1408, 256, **half), torch.zeros(704, 256, **half)
+    factors, labels = torch.zeros(10, 256, **half), torch.zeros(2, dtype=torch.int64)
+    taken = tokens, tokens, *weights, torch.zeros(256)
+    tail.tail(*taken, factors, labels, 1e-6, "relu", 4.0, 227 * 1024)
     group_norm._group_norm_gelu_backward(x, scale, scale, means, spreads, x, 8, 16, 2)
     return started
 

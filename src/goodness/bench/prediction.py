@@ -29,7 +29,8 @@ def by_label(network: Network, images: Tensor, dtype: torch.dtype, step: Callabl
             tokens, labels = start, torch.full((len(images),), label, device=images.device)
             column = []
             for depth in range(len(network.blocks)):
-                output, tokens = step(network, network.block(depth), tokens, labels, depth + 1 < len(network.blocks))
+                following = network.block(depth + 1) if depth + 1 < len(network.blocks) else None
+                output, tokens = step(network, network.block(depth), tokens, labels, following)
                 column.append(output.goodness.float())
             columns.append(torch.stack(column))
     return torch.stack(columns, dim=-1)

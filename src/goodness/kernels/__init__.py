@@ -33,7 +33,7 @@ def are_used(x: Tensor) -> bool:
 
 def load() -> None:
     """Import every kernel now, not where it runs first; Triton must be there."""
-    for name in ("convolution", "feedforward", "geglu", "group_norm", "pool", "short_attention"):
+    for name in ("convolution", "feedforward", "geglu", "group_norm", "pool", "short_attention", "tail"):
         importlib.import_module(f"goodness.kernels.{name}")
 
 

@@ -64,7 +64,7 @@ class AspectHead(GoodnessHead):
 
     def forward(self, tokens: Tensor, labels: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
         pooled, energy = self.pool.with_energy(tokens)
-        return self._readings(pooled, energy, labels, notes.get("sharpness"))
+        return self.readings(pooled, energy, labels, notes.get("sharpness"))
 
     def under(self, tokens: Tensor, labels: Tensor, factors: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
         """As the base's, without a copy of the tokens for each label.
@@ -79,9 +79,9 @@ class AspectHead(GoodnessHead):
         scores = widen(F.linear(tokens, factors * query)) * (squares + NORM_EPSILON).rsqrt()
         pooled = (scores.softmax(dim=1).to(tokens.dtype).transpose(1, 2) @ tokens * factors).flatten(0, 1)
         sharpness = notes["sharpness"].repeat_interleave(each) if "sharpness" in notes else None
-        return self._readings(pooled, squares.mean(dim=1).flatten(), labels.repeat(len(tokens)), sharpness)
+        return self.readings(pooled, squares.mean(dim=1).flatten(), labels.repeat(len(tokens)), sharpness)
 
-    def _readings(
+    def readings(
         self, pooled: Tensor, energy: Tensor, labels: Tensor, sharpness: Tensor | None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """All aspects and their blend, from the pooled features and the energy of every row."""
