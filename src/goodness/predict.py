@@ -264,7 +264,7 @@ def block_readings(
     First the goodness of every block, then the aspects of every block, both from the shallowest on.
     """
 
-    def read(output: BlockOutput) -> tuple[Tensor, Tensor]:
+    def read(output: BlockOutput | Readings) -> tuple[Tensor, Tensor]:
         return output.goodness.unsqueeze(-1), output.aspects
 
     return _readings(network, images, labels_at_once, read, compiled)

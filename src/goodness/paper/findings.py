@@ -176,8 +176,14 @@ ALL = (
         f"end of the interval), then: accuracy beyond ±{POINT:g} point of the local or the cumulative run with its "
         f"whole interval refutes the dissociation; accuracy shown to lie within ±{POINT:g} point of both bears it "
         "out. If it does not separate so much, nothing is decided.",
-        presets=("mgc-dense", "gamma0-dense", "lcff-dense"),
-        judge=partial(judges_of_health.compensated, mgc="mgc-dense", local="gamma0-dense", cumulative="lcff-dense"),
+        presets=("mgc-dense", "gamma0-dense", "lcff-dense", "mgc-twin-dense"),
+        judge=partial(
+            judges_of_health.compensated,
+            mgc="mgc-dense",
+            local="gamma0-dense",
+            cumulative="lcff-dense",
+            twin="mgc-twin-dense",
+        ),
     ),
     Finding(
         name="two-blocks-suffice",

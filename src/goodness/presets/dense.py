@@ -64,3 +64,9 @@ def mgc_dense() -> Changes:
         "objective.mgc": MissingGradient(),
         "objective.aspects": Aspects(history=False),
     }
+
+
+@variant("mgc-twin-dense", of="mgc-dense")
+def mgc_twin_dense() -> Changes:
+    """mgc-dense with nothing given back: what the compensation does shows between the two."""
+    return {"objective.block": Block(), **without("mgc")}
