@@ -175,7 +175,8 @@ ALL = (
         rule="Unit: seeds, paired. If the deepest block separates at least half as much as under the local rule (lower "
         f"end of the interval), then: accuracy beyond ±{POINT:g} point of the local or the cumulative run with its "
         f"whole interval refutes the dissociation; accuracy shown to lie within ±{POINT:g} point of both bears it "
-        "out. If it does not separate so much, nothing is decided.",
+        "out. If it does not separate so much, nothing is decided. Told beside it, and deciding nothing: how much the "
+        "deepest block separates in a twin without the compensation (added after the other runs).",
         presets=("mgc-dense", "gamma0-dense", "lcff-dense", "mgc-twin-dense"),
         judge=partial(
             judges_of_health.compensated,
