@@ -344,7 +344,7 @@ def test_two_trainings_of_one_readout_are_not_mixed(copied: Pool, tmp_path: Path
 def test_a_publication_that_was_set_aside_when_all_ended_is_brought_back(
     is_made: bool, copied: Pool, tmp_path: Path
 ) -> None:
-    first, out, aside = tmp_path / "first", tmp_path / "out", tmp_path / ".out.old"
+    first, out, aside = tmp_path / "first", tmp_path / "out", tmp_path / ".out.01234567.old"
     first.mkdir()
     for path in copied.path.glob("lcff-*"):
         path.rename(first / path.name)
@@ -358,29 +358,24 @@ def test_a_publication_that_was_set_aside_when_all_ended_is_brought_back(
     assert not aside.exists()
 
 
-def test_the_older_publication_stays_until_the_new_one_is_in_place(
+def test_a_stop_before_the_new_publication_is_in_place_leaves_the_older_one(
     copied: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "out"
     publish([copied.path], out, figures=False)
     before = files(out)
 
-    class Killed(BaseException):
-        pass
-
     def rename(self: Path, target: Path) -> Path:
-        if self.name == ".out.building":
-            raise Killed
+        if self.name.endswith(".building"):
+            raise KeyboardInterrupt
         return self.replace(target)
 
     with monkeypatch.context() as patched:
         patched.setattr(Path, "rename", rename)
-        for _ in range(2):
-            with pytest.raises(Killed):
-                publish([copied.path], out, figures=False)
-            assert files(tmp_path / ".out.old") == before
-    publish([copied.path], out, figures=False)
+        with pytest.raises(KeyboardInterrupt):
+            publish([copied.path], out, figures=False)
     assert files(out) == before
+    assert {path.name for path in tmp_path.iterdir()} == {"out", "pool"}
 
 
 def test_runs_of_earlier_settings_stay_and_are_named(
