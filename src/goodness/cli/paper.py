@@ -12,7 +12,7 @@ from typing import Any
 import tyro
 
 from goodness.cli.sweep import seeds_of_words
-from goodness.cli.terminal import err, out, print_json
+from goodness.cli.terminal import err, out, parsed, print_json
 from goodness.errors import UserError
 from goodness.paper import extras, judged
 from goodness.paper.filled import Filled, fill
@@ -83,7 +83,7 @@ def _say_what_was_taken(taken: Taken) -> None:
 
 
 def paper_command(arguments: list[str]) -> int:
-    args = tyro.cli(PaperArgs, args=arguments, prog="goodness paper")
+    args = parsed(PaperArgs, arguments, "goodness paper")
     if args.out is not None and not args.out.is_dir():
         raise UserError(f"there is no folder {args.out}; goodness reproduce --out {args.out} makes one")
     pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
@@ -106,7 +106,7 @@ def paper_command(arguments: list[str]) -> int:
 
 
 def reproduce_command(arguments: list[str]) -> int:
-    args = tyro.cli(ReproduceArgs, args=arguments, prog="goodness reproduce")
+    args = parsed(ReproduceArgs, arguments, "goodness reproduce")
     if not args.names:
         raise UserError("name what to make: goodness reproduce NAME ..., or all; goodness paper lists them")
     pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
