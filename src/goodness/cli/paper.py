@@ -199,14 +199,16 @@ def _standing_of_table(one: PaperTable, pool: Pool, seeds: list[int] | None) -> 
         "partial": f"{pool.counted(filled.needs)}",
         "running": f"running, {pool.counted(filled.needs)}",
     }
-    refused = "; some are refused" if filled.trouble and filled.state != "complete" else ""
+    is_refused = bool(filled.trouble) and filled.state != "complete"
     told = as_dict(filled)
     del told["cells"]
+    told["runs"]["without_stage_2"] = pool.without_stage_2(filled.needs)
     return {
         **told,
         "seconds": pool.seconds(filled.needs),
         "seconds_left": pool.seconds(filled.missing),
-        "stands": words.get(filled.state, filled.state) + refused,
+        "is_refused": is_refused,
+        "stands": words.get(filled.state, filled.state) + ("; some are refused" if is_refused else ""),
     }
 
 
@@ -214,15 +216,16 @@ def _standing_of_figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) 
     needs = one.needs(pool.scale, seeds)
     missing = pool.missing(needs)
     done = len(needs) - len(missing)
-    stands = "complete" if not missing else pool.counted(needs) if any(pool.run(*need) for need in needs) else "not run"
+    half = pool.without_stage_2(needs)
     return {
         "label": one.name,
         "number": "fig.",
         "caption": one.about,
-        "runs": {"needed": len(needs), "done": done},
+        "state": "complete" if not missing else "partial" if done or half else "not run",
+        "runs": {"needed": len(needs), "done": done, "without_stage_2": half},
         "seconds": pool.seconds(needs),
         "seconds_left": pool.seconds(missing),
-        "stands": stands,
+        "stands": "complete" if not missing else pool.counted(needs) if done or half else "not run",
     }
 
 
