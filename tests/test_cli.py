@@ -13,7 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from goodness.cli import COMMANDS, listing, main
+from goodness.cli import COMMANDS, listing, main, terminal
+from goodness.cli.bench import BenchArgs
+from goodness.cli.publish import PublishArgs
+from goodness.cli.terminal import parsed
 from goodness.starting import is_command
 
 TINY = [
@@ -94,6 +97,27 @@ def test_a_mistake_exits_with_2_and_names_what_was_meant(
     assert code == 2
     assert expected in " ".join(error.split())
     assert not list(tmp_path.rglob("config.json")), "no work is done before the mistake is told"
+
+
+def test_a_tilde_is_the_home_folder_in_every_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    args = parsed(PublishArgs, ["~/a", "b", "~", "--out=~/c"], "goodness publish")
+    assert args.pools == (tmp_path / "a", Path("b"), tmp_path)
+    assert args.out == tmp_path / "c"
+    assert parsed(BenchArgs, ["--page", "~/p"], "goodness bench").page == tmp_path / "p"
+    own = [file.name for file in Path(terminal.__file__).parent.glob("*.py") if "tyro.cli(" in file.read_text()]
+    assert own == ["terminal.py"]  # one place where arguments are read
+
+
+@pytest.mark.parametrize("command", ["readout", "audit", "resume", "eval"])
+def test_a_run_may_lie_in_the_home_folder(
+    command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "published.json").write_text("{}")
+    assert main([command, "~/run"]) == 2
+    assert f"{tmp_path}/run is a published run" in capsys.readouterr().err.replace("\n", "")
 
 
 @pytest.mark.parametrize(

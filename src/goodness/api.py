@@ -6,7 +6,7 @@ import contextlib
 import math
 import os
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from goodness.config import Config, differences, override, to_dict
 from goodness.data import sources
 from goodness.data.augment import Recipe, augment, recipes, uniforms_needed
 from goodness.data.images import ImageData
-from goodness.data.text import TextData
+from goodness.data.text import TextData, TextFolder
 from goodness.durable import read_json, readable_size, write_json
 from goodness.errors import ConfigError, RunError, UserError, tells_of_full_memory
 from goodness.idle import idle_settings
@@ -46,15 +46,30 @@ NO_GRID = "takes an image's pixels as one row of numbers and does not know which
 """Of a vector stem on images: a fair thing to ask for, and seldom what is meant."""
 
 
-def make_config(base: str | Config, changes: Mapping[str, Any] | None = None) -> Config:
-    """A preset (or a configuration) with dotted fields changed, checked."""
-    config = preset(base) if isinstance(base, str) else base
+def as_options(fields: Mapping[str, str]) -> str:
+    """Fields as options of `goodness train`."""
+    return " ".join(f"--{name} {shlex.quote(value)}" for name, value in fields.items())
+
+
+def make_config(
+    base: str | Config,
+    changes: Mapping[str, Any] | None = None,
+    *,
+    as_typed: Callable[[Mapping[str, str]], str] = as_options,
+) -> Config:
+    """A preset (or a configuration) with dotted fields changed, checked. `as_typed` is how an error's advice writes
+    fields."""
+    config = _changed(preset(base) if isinstance(base, str) else base, changes)
+    if isinstance(sources.find(config.data), TextData):
+        _refuse_texts_as_images(config, as_typed)
+    return config
+
+
+def _changed(config: Config, changes: Mapping[str, Any] | None) -> Config:
     config = override(config, changes or {}).check()
     config = override(config, {"data": sources.canonical(config.data)})
     for recipe in (config.augment, config.readout.augment or config.augment):
         recipes[recipe]  # an unknown name is an error here, not after the data has been read
-    if isinstance(sources.find(config.data), TextData):
-        _refuse_texts_as_images(config)
     return config
 
 
@@ -141,10 +156,12 @@ def readout(
     It lies in the run's own folder, under `readout`, unless `out` says other. The run itself is left as it is.
     """
     run = Run(Path(path))
-    config = make_config(load_config(run.path), changes)
+    config = _changed(load_config(run.path), changes)
     foreign = [name for name in differences(config, run.config) if not name.startswith(("readout.", "keep."))]
     if foreign:
         raise UserError(f"a readout takes its run as it is; only readout.* and keep.* can be set, not {foreign[0]}")
+    if "readout.augment" in (changes or {}) and isinstance(sources.find(config.data), TextData):
+        _refuse_pictures_recipe(config)  # all else is the run's own, and it was trained with it
     if run.stage != "s1":
         what = (
             "a readout itself" if run.stage == "s2" else "trained by backpropagation: there are no hypotheses to read"
@@ -385,7 +402,7 @@ def _try_the_objective(network: Network, config: Config, images: torch.Tensor) -
                 situation = stepper.next(situation, judged, moment)
 
 
-def _refuse_texts_as_images(config: Config) -> None:
+def _refuse_texts_as_images(config: Config, as_typed: Callable[[Mapping[str, str]], str]) -> None:
     """A text is a vector: its numbers have no neighbours for a convolution to see, or for a crop to keep together."""
     serving: dict[str, tuple[str, str]] = {}
     if config.model.stem.kind != "vector":
@@ -394,11 +411,22 @@ def _refuse_texts_as_images(config: Config) -> None:
         if recipe is not None and recipes[recipe] != Recipe():
             serving[name] = recipe, "none"
     if serving:
+        dataset = sources.find(config.data)
+        if isinstance(dataset, TextFolder):
+            dataset.require()
         wrong = " and ".join(f"{name} {value}" for name, (value, _) in serving.items())
-        right = " ".join(f"--{name} {value}" for name, (_, value) in serving.items())
         raise ConfigError(
             f"{config.data} has texts, which a run reads as vectors, and only images take {wrong}: choose a preset for "
-            f"texts (goodness presets text) with --data {shlex.quote(config.data)}, or {right}"
+            f"texts (goodness presets text) with {as_typed({'data': config.data})}, or "
+            f"{as_typed({name: value for name, (_, value) in serving.items()})}"
+        )
+
+
+def _refuse_pictures_recipe(config: Config) -> None:
+    recipe = config.readout.augment
+    if recipe is not None and recipes[recipe] != Recipe():
+        raise ConfigError(
+            f"{config.data} has texts, and only images take readout.augment {recipe}: --readout.augment none serves"
         )
 
 

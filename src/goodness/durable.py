@@ -13,6 +13,7 @@ import math
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
@@ -100,32 +101,40 @@ def sweep_partial(folder: Path) -> None:
             leftover.unlink()
 
 
-def copy_contents(source: Path, target: Path, *, keep_links: bool = False) -> None:
+def copy_contents(source: Path, target: Path, *, as_they_are: bool = False) -> None:
     """A folder's files under another name, without their permissions: what is read-only there is to be changed here.
-    What cannot be copied whole is not left there. With `keep_links` links are copied as links; relative ones stay right
-    only if the copy lies as deep."""
+    What cannot be copied whole is not left there. With `as_they_are` times and permissions are kept (this user may
+    write to every folder of the copy) and links are copied as links; relative ones stay right only if the copy lies as
+    deep."""
+    folders: list[tuple[Path, Path]] = []
     try:
         for path in (source, *sorted(source.rglob("*"))):
             place = target / path.relative_to(source)
-            if keep_links and path.is_symlink() and path != source:
+            if as_they_are and path.is_symlink() and path != source:
                 place.symlink_to(os.readlink(path), target_is_directory=path.is_dir())
             elif path.is_dir():
                 place.mkdir(parents=path == source)
+                folders.append((path, place))
+            elif as_they_are:
+                shutil.copy2(path, place)
             else:
                 shutil.copyfile(path, place)
+        for path, place in reversed(folders if as_they_are else []):  # after all that is in them
+            shutil.copystat(path, place)
+            place.chmod(place.stat().st_mode | stat.S_IRWXU)
     except OSError as trouble:
         shutil.rmtree(target, ignore_errors=True)
         raise RunError(f"could not copy {source}: {trouble.strerror or trouble}") from trouble
 
 
-def read_json(path: str | os.PathLike[str]) -> Any:
-    """The object in a JSON file; a missing or damaged file is a RunError."""
+def read_json(path: str | os.PathLike[str], *, otherwise: str = "start a new run") -> Any:
+    """The object in a JSON file; a missing or damaged file is a RunError, which says what to do if there is no copy."""
     try:
         return json.loads(Path(path).read_bytes())
     except OSError as trouble:
         raise RunError(f"could not read {path}: {trouble.strerror}") from trouble
     except (ValueError, RecursionError) as trouble:
-        raise RunError(f"{path} is not valid JSON ({trouble}); restore it from a copy or start a new run") from None
+        raise RunError(f"{path} is not valid JSON ({trouble}); restore it from a copy or {otherwise}") from None
 
 
 def write_json(path: str | os.PathLike[str], value: object) -> None:

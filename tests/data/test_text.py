@@ -259,6 +259,11 @@ def test_own_texts_that_changed_must_be_embedded_again(tmp_path: Path) -> None:
 def test_what_is_wrong_with_own_texts_is_said(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no folder .*nowhere: texts:PATH needs"):
         sources.embed(f"texts:{tmp_path / 'nowhere'}", encode, ABOUT)
+    with pytest.raises(DataError, match=r"there is no folder .*nowhere: texts:PATH needs"):
+        sources.load(f"texts:{tmp_path / 'nowhere'}")
+    (tmp_path / "letter").touch()
+    with pytest.raises(DataError, match=r"letter is a file: texts:PATH needs"):
+        sources.load(f"texts:{tmp_path / 'letter'}")
     with pytest.raises(DataError, match="there is no folder"):
         sources.get(f"texts:{tmp_path / 'nowhere'}")
     with pytest.raises(DataError, match="texts: needs a path"):

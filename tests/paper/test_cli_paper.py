@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 import types
@@ -9,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from goodness.cli import main
 from goodness.errors import UserError
@@ -16,6 +18,7 @@ from goodness.paper.numbers import tables
 from goodness.paper.pool import Pool
 from goodness.paper.reproduce import plan
 from goodness.paper.verdicts import Verdict
+from goodness.report.paper_tables import overview
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -59,6 +62,23 @@ def test_paper_lists_every_table_with_where_it_stands(trained: Pool, capsys: pyt
     assert "freeriding" in said(capsys)
 
 
+def test_the_list_has_a_line_a_table_on_80_columns_and_counts_whole_runs_alone() -> None:
+    row = {"label": "cifar100_dissociation_multiseed", "number": 10, "caption": "", "seconds_left": 4e5}
+    rows = [
+        {**row, "runs": {"needed": 12, "done": done, "without_stage_2": half}, "state": state, "near": 1, "judged": 30}
+        for done, half, state in ((0, 1, "partial"), (12, 0, "complete"), (0, 0, "no runs"))
+    ]
+    written = io.StringIO()
+    console = Console(width=80, file=written)
+    console.print(overview(rows, "full", "one GPU", 80))
+    lines = [line.split("│")[3:-1] for line in written.getvalue().splitlines() if "│" in line]
+    assert [[word.strip() for word in line] for line in lines] == [
+        ["0 of 12", "111 h", "1 lacks Stage 2"],
+        ["12 of 12", "111 h", "1 of 30 near"],
+        ["0 of 12", "111 h", "none of ours"],
+    ]
+
+
 def test_what_was_published_is_named_and_how_to_go_on_from_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -93,7 +113,8 @@ def test_paper_says_of_a_figure_what_it_needs_and_where_it_lies(
     assert (figure["number"], table["number"]) == ("fig.", 31)
     stands = {(one["preset"], one["seed"]): one["stands"] for one in figure["needs"]}
     assert (stands["gamma0", 42], stands["cp-fair", 42], stands["baseline", 42]) == ("done", "done", "not run")
-    assert figure["runs"] == {"needed": len(stands), "done": list(stands.values()).count("done")}
+    done = list(stands.values()).count("done")
+    assert figure["runs"] == {"needed": len(stands), "done": done, "without_stage_2": 0}
     assert figure["files"] == []
     assert main(["paper", "magnitude_vs_sep", *where]) == 0  # of no table
     told = said(capsys)

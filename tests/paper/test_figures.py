@@ -12,7 +12,7 @@ from made_up_runs import checked, made_up
 
 from goodness.errors import UserError
 from goodness.paper.figures import PaperFigure, figures
-from goodness.paper.figures.sheet import name_of, printed_by_block
+from goodness.paper.figures.sheet import RULES, VARIANTS, name_of, printed_by_block
 from goodness.presets import presets
 from goodness.runs import Run
 from goodness.sweep.theory import keep_theory
@@ -174,6 +174,27 @@ def test_a_dense_run_stands_in_under_its_own_name(tmp_path: Path) -> None:
     drawn = draw(figures["freeriding"], {"gamma0-dense": {1: run}})
     assert "gamma0-dense" in words(drawn)
     assert "gamma0" not in small_print(drawn).replace("gamma0-dense", "")
+
+
+def test_a_variant_has_one_colour_in_every_figure_whichever_others_are_there(pool: Pool) -> None:
+    colours: dict[str, set[str]] = {}
+    for label in ("freeriding", "training_dynamics", "training_stability", "moe_routing", "magnitude_vs_sep"):
+        wanted = figures[label].presets
+        for names in (wanted, wanted[1:], wanted[::-1]):
+            for line in figures[label].draw({name: pool[name] for name in names}).axes[0].get_lines():
+                if not line.get_label().startswith("_"):
+                    name = re.sub(r" \(\w+ experts\)", "", line.get_label())
+                    colours.setdefault(RULES.get(name, (name, ""))[0], set()).add(line.get_color())
+    assert len(colours) == len(VARIANTS) + 2  # two more rules
+    assert all(len(found) == 1 for found in colours.values()), colours
+    drawn = [line for line in figures["depth_gap"].draw(pool).axes[0].get_lines() if line.get_label() in VARIANTS]
+    assert len({(line.get_color(), line.get_linestyle()) for line in drawn}) == len(VARIANTS)
+
+
+def test_a_spectrum_of_kappa_is_not_drawn_without_a_gate(pool: Pool) -> None:
+    for label, size in (("kappa_spectrum", "d128"), ("kappa_spectrum_L8", "l8")):
+        with pytest.raises(UserError, match=f"whose κ this figure is about.* goodness train {size}-gated-t1-k0"):
+            figures[label].draw({f"{size}-cumulative": pool[f"{size}-cumulative"]})
 
 
 def test_the_small_print_says_on_what_and_how_long_the_runs_learned(pool: Pool) -> None:

@@ -12,9 +12,10 @@ from trained_pools import train
 import goodness
 from goodness.api import load_data
 from goodness.cli import listing, main
-from goodness.config import Config, differences, override
+from goodness.config import Config, differences, override, to_dict
 from goodness.data import sources
-from goodness.errors import ConfigError
+from goodness.durable import write_json
+from goodness.errors import ConfigError, UserError
 from goodness.model.stem import VectorStem
 from goodness.paper.filled import fill
 from goodness.paper.pool import Pool
@@ -128,7 +129,8 @@ def test_recipes_for_pictures_are_refused_on_texts_with_the_one_that_serves(text
         (["train", "gamma0-dense"], "conv and augment ff", "--model.stem.kind vector --augment none"),
         (["train", "demo"], "take model.stem.kind conv: ", "--model.stem.kind vector"),
         (["train", "cnn-bp"], "model.stem.kind pixels", "--model.stem.kind vector"),
-        (["sweep", "text-imdb", "demo", "--seeds", "1"], "take model.stem.kind conv: ", "--model.stem.kind vector"),
+        (["sweep", "text-imdb", "demo", "--seeds", "1"], "take model.stem.kind conv: ", "--set model.stem.kind=vector"),
+        (["sweep", "gamma0", "--seeds", "1"], "augment ff", "--set model.stem.kind=vector augment=none"),
     ],
 )
 def test_a_preset_for_images_is_refused_on_texts_before_anything_is_read(
@@ -145,8 +147,25 @@ def test_a_preset_for_images_is_refused_on_texts_before_anything_is_read(
     told = " ".join(capsys.readouterr().err.split())
     assert "newsgroups has texts" in told
     assert wrong in told
-    assert f"(goodness presets text) with --data newsgroups, or {right}" in told
+    assert f"(goodness presets text) with {' '.join(data)}, or {right}" in told
     assert not list(tmp_path.iterdir())
+
+
+def test_a_folder_that_is_not_there_comes_before_what_it_would_have(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("text-imdb", "gamma0"):
+        assert main(["train", name, "--data", f"texts:{tmp_path / 'nowhere'}", "--out", str(tmp_path / "run")]) == 2
+        assert "there is no folder" in capsys.readouterr().err
+
+
+def test_a_readout_takes_an_older_run_on_texts_as_it_was_trained(texts: str, tmp_path: Path) -> None:
+    config = override(small("text-imdb", texts), {"model.stem.kind": "conv", "augment": "weak"})
+    write_json(tmp_path / "config.json", {"stage": "s1", **to_dict(config)})
+    with pytest.raises(UserError, match="reads a finished Stage 1"):  # no word of its stem
+        goodness.readout(tmp_path)
+    with pytest.raises(ConfigError, match=r"only images take readout.augment weak: --readout.augment none serves"):
+        goodness.readout(tmp_path, changes={"readout.augment": "weak"})
 
 
 def test_an_image_preset_takes_texts_with_a_vector_stem(texts: str, tmp_path: Path) -> None:

@@ -100,6 +100,21 @@ def test_a_number_is_near_within_twice_the_deviation_or_a_point() -> None:
     assert is_near(cell("efficiency", "FF-stripped, FF (gamma=0)", "t/epoch"), Ours(values={1: 117.3})) is None
 
 
+def test_what_no_training_changes_is_not_held_against_the_paper() -> None:
+    counted = {
+        (rule.split()[0], block, column)
+        for rule in ("gamma=0 (block-local)", "gamma=1.0 (LCFF)")
+        for block in (0, 1)
+        for column in ("m", "P", "gamma P", "R")
+        if is_near(cell("assumption_coverage", f"{rule}, block {block}", column), Ours(values={DERIVED: 0.5}))
+        is not None
+    }
+    learned = {(rule, block, "m") for rule in ("gamma=0", "gamma=1.0") for block in (0, 1)}
+    history = {("gamma=0", 1, "P"), *(("gamma=1.0", 1, column) for column in ("P", "gamma P", "R"))}
+    assert counted == learned | history
+    assert is_near(cell("efficiency", "FF-stripped, FF (gamma=0)", "Params"), Ours(values={DERIVED: 6.7})) is None
+
+
 def test_decimals_are_the_papers() -> None:
     rate = cell("freeriding", "cp-fair (gamma=0.7 + fix)", "sep_nl (L3)")
     ours = Ours(values={1: 0.99449, 2: 0.99551}, wanted=(1, 2))

@@ -77,6 +77,10 @@ IF_MEMORY_ENDS = {
 }
 
 
+KEEP_CHECKPOINTS = ("demo", "train", "resume", "readout", "sweep", "cell", "reproduce")
+"""Commands that go on where they were."""
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command; 0 when all is well, 2 for a mistake in what was asked, 1 for a run's own trouble."""
     arguments = list(sys.argv[1:] if arguments is None else arguments)
@@ -98,7 +102,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         err.print(f"[bold red]goodness:[/] {escape(str(trouble))}", soft_wrap=True)
         return trouble.exit_code
     except KeyboardInterrupt:
-        err.print("interrupted at once; the last checkpoint stands")
+        err.print("interrupted at once" + ("; the last checkpoint stands" if command in KEEP_CHECKPOINTS else ""))
         return 130
     except BrokenPipeError:
         return 1

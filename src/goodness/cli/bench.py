@@ -12,9 +12,10 @@ import tyro
 
 from goodness.bench import bench, notes, tables
 from goodness.bench.page import HEADING, page
-from goodness.cli.terminal import err, import_plugins, out, print_json
+from goodness.cli.terminal import err, import_plugins, out, parsed, print_json
 from goodness.durable import read_json, write_durably, write_json
 from goodness.errors import RunError, UserError
+from goodness.report.figure_files import refuse_foreign_figures
 
 
 @dataclass(kw_only=True)
@@ -119,12 +120,13 @@ def _of_bench(place: Path) -> dict[str, Any] | None:
 
 
 def bench_command(arguments: list[str]) -> int:
-    args = tyro.cli(BenchArgs, args=arguments, prog="goodness bench")
+    args = parsed(BenchArgs, arguments, "goodness bench")
     import_plugins(args.plugin)
     if any(not 2 <= count <= MOST_CLASSES for count in args.classes):
         raise UserError(f"--classes must be 2 to {MOST_CLASSES:,} each, got {' '.join(map(str, args.classes))}")
     for place in (args.out, args.figure):
         _require_place(place)
+    refuse_foreign_figures(args.figure)
     if args.out is not None and args.out.is_file() and _of_bench(args.out) is None:
         raise UserError(f"{args.out} is there and is not of goodness bench; name another file with --out")
     page_place = _page_place(args)

@@ -10,7 +10,7 @@ import torch
 import tyro
 
 from goodness import api
-from goodness.cli.terminal import err, import_plugins, out, print_json
+from goodness.cli.terminal import err, import_plugins, out, parsed, print_json
 from goodness.config import Config, rule_name
 from goodness.data import sources
 from goodness.diagnostics.compare import compare
@@ -20,9 +20,11 @@ from goodness.diagnostics.theory import theory_of_run
 from goodness.diagnostics.theory_report import theory_table_rows
 from goodness.durable import write_json
 from goodness.errors import UserError
+from goodness.home import from_home
 from goodness.model.network import Network
 from goodness.presets import preset, presets
 from goodness.report import health_tables
+from goodness.report.figure_files import figure_files, refuse_foreign_figures
 from goodness.runs import Run
 from goodness.sweep.published import is_published, refuse_published
 from goodness.sweep.theory import THEORY, examples_kept
@@ -141,7 +143,7 @@ class AuditArgs:
 
 
 def health_command(arguments: list[str]) -> int:
-    args = tyro.cli(HealthArgs, args=arguments, prog="goodness health")
+    args = parsed(HealthArgs, arguments, "goodness health")
     import_plugins(args.plugin)
     refuse_published(args.run)
     run = api.load(args.run)
@@ -160,7 +162,7 @@ def health_command(arguments: list[str]) -> int:
 def report_command(arguments: list[str]) -> int:
     from goodness.report.page import write_report
 
-    args = tyro.cli(ReportArgs, args=arguments, prog="goodness report")
+    args = parsed(ReportArgs, arguments, "goodness report")
     import_plugins(args.plugin)
     runs = [api.load(path) for path in args.runs]
     if not runs:
@@ -173,7 +175,7 @@ def report_command(arguments: list[str]) -> int:
 def watch_command(arguments: list[str]) -> int:
     from goodness.report.watch import serve
 
-    args = tyro.cli(WatchArgs, args=arguments, prog="goodness watch")
+    args = parsed(WatchArgs, arguments, "goodness watch")
     import_plugins(args.plugin)
     api.load(args.run)
     serve(args.run, args.port, announce=lambda url: out.print(f"{url}   (Ctrl-C ends it)", markup=False))
@@ -181,12 +183,13 @@ def watch_command(arguments: list[str]) -> int:
 
 
 def compare_command(arguments: list[str]) -> int:
-    args = tyro.cli(CompareArgs, args=arguments, prog="goodness compare")
+    args = parsed(CompareArgs, arguments, "goodness compare")
     import_plugins(args.plugin)
     if not args.runs:
         raise UserError("name the runs: goodness compare RUN RUN [...]")
     if args.folds < 100:
         raise UserError(f"--folds must be at least 100 for an interval, got {args.folds}")
+    refuse_foreign_figures(args.figure)
     found = compare([api.load(path) for path in args.runs], tta=args.tta, folds=args.folds)
     published = [str(path) for path in args.runs if is_published(path)]
     if published:
@@ -208,10 +211,11 @@ def compare_command(arguments: list[str]) -> int:
 
 
 def theory_command(arguments: list[str]) -> int:
-    args = tyro.cli(TheoryArgs, args=arguments, prog="goodness theory")
+    args = parsed(TheoryArgs, arguments, "goodness theory")
     import_plugins(args.plugin)
     refuse_published(args.run)
     run = api.load(args.run)
+    refuse_foreign_figures(args.figure)
     err.print(f"checking {args.examples} images' gradients in float64, block by block ...", markup=False)
     report = theory_of_run(
         run,
@@ -240,7 +244,7 @@ def theory_command(arguments: list[str]) -> int:
         if report.note:
             out.print(report.note, markup=False, soft_wrap=True)
         words = "holds: no example contradicts the theorems" if report.holds else "DOES NOT HOLD on this run"
-        out.print(f"{words}{f'    figure: {figure}.png' if drawn else ''}", markup=False, soft_wrap=True)
+        out.print(f"{words}{f'    figure: {figure_files(figure)[0]}' if drawn else ''}", markup=False, soft_wrap=True)
     return 0 if report.holds else 1
 
 
@@ -255,7 +259,7 @@ def _draw_attenuation(report: Any, figure: Path) -> bool:
 
 
 def audit_command(arguments: list[str]) -> int:
-    args = tyro.cli(AuditArgs, args=arguments, prog="goodness audit")
+    args = parsed(AuditArgs, arguments, "goodness audit")
     import_plugins(args.plugin)
     if args.batch < 2:
         raise UserError(f"--batch must be at least 2, got {args.batch}")
@@ -294,6 +298,7 @@ def _to_audit(what: str) -> tuple[Network, Config]:
         data = sources.find(config.data)
         network = Network(config.model, data.shape or (3, 32, 32), data.class_count or 10, terms=config.objective)
         return network, config
+    what = str(from_home(what))
     if not Path(what).exists():
         presets[what]  # names the nearest preset
     refuse_published(what)

@@ -13,7 +13,7 @@ import torch
 import tyro
 
 from goodness import parts
-from goodness.cli.terminal import err, out, print_json
+from goodness.cli.terminal import err, out, parsed, print_json
 from goodness.config import Config, Model, differences
 from goodness.data import sources
 from goodness.data.encoder import FrozenEncoder
@@ -95,7 +95,7 @@ class DataEmbedArgs:
 
 
 def presets_command(arguments: list[str]) -> int:
-    args = tyro.cli(PresetsArgs, args=arguments, prog="goodness presets")
+    args = parsed(PresetsArgs, arguments, "goodness presets")
     words = [word.lower() for word in args.like]
     chosen = [name for name in presets if not words or any(word in name.lower() for word in words)]
     if not chosen:
@@ -154,7 +154,7 @@ def data_command(arguments: list[str]) -> int:
 
 
 def _data_list(arguments: list[str]) -> int:
-    args = tyro.cli(DataListArgs, args=arguments, prog="goodness data list")
+    args = parsed(DataListArgs, arguments, "goodness data list")
     rows = sources.listing(args.data_dir)
     if args.json:
         print_json(rows)
@@ -166,7 +166,7 @@ def _data_list(arguments: list[str]) -> int:
 
 
 def _data_get(arguments: list[str]) -> int:
-    args = tyro.cli(DataGetArgs, args=arguments, prog="goodness data get")
+    args = parsed(DataGetArgs, arguments, "goodness data get")
     with Progress(err) as progress:
         place = sources.get(args.name, args.data_dir, progress.bytes_listener(args.name))
     out.print(f"{args.name} is at {place}", markup=False, soft_wrap=True)
@@ -177,7 +177,7 @@ def _data_get(arguments: list[str]) -> int:
 
 
 def _data_embed(arguments: list[str]) -> int:
-    args = tyro.cli(DataEmbedArgs, args=arguments, prog="goodness data embed")
+    args = parsed(DataEmbedArgs, arguments, "goodness data embed")
     sources.find_texts(args.name)  # before an encoder is fetched
     encoder = FrozenEncoder(args.encoder, pool=args.pool, max_tokens=args.max_tokens, device=choose_device(args.device))
     with Progress(err) as progress:
@@ -190,7 +190,7 @@ def _data_embed(arguments: list[str]) -> int:
 
 
 def _data_check(arguments: list[str]) -> int:
-    args = tyro.cli(DataCheckArgs, args=arguments, prog="goodness data check")
+    args = parsed(DataCheckArgs, arguments, "goodness data check")
     facts = sources.check(args.name, args.data_dir)
     if args.json:
         print_json(facts)

@@ -12,7 +12,7 @@ from typing import Any
 import tyro
 
 from goodness.cli.sweep import seeds_of_words
-from goodness.cli.terminal import err, out, print_json
+from goodness.cli.terminal import err, out, parsed, print_json
 from goodness.errors import UserError
 from goodness.paper import extras, judged
 from goodness.paper.filled import Filled, fill
@@ -83,7 +83,7 @@ def _say_what_was_taken(taken: Taken) -> None:
 
 
 def paper_command(arguments: list[str]) -> int:
-    args = tyro.cli(PaperArgs, args=arguments, prog="goodness paper")
+    args = parsed(PaperArgs, arguments, "goodness paper")
     if args.out is not None and not args.out.is_dir():
         raise UserError(f"there is no folder {args.out}; goodness reproduce --out {args.out} makes one")
     pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
@@ -106,7 +106,7 @@ def paper_command(arguments: list[str]) -> int:
 
 
 def reproduce_command(arguments: list[str]) -> int:
-    args = tyro.cli(ReproduceArgs, args=arguments, prog="goodness reproduce")
+    args = parsed(ReproduceArgs, arguments, "goodness reproduce")
     if not args.names:
         raise UserError("name what to make: goodness reproduce NAME ..., or all; goodness paper lists them")
     pool, seeds = _pool(args), seeds_of_words(args.seeds) or None
@@ -199,14 +199,16 @@ def _standing_of_table(one: PaperTable, pool: Pool, seeds: list[int] | None) -> 
         "partial": f"{pool.counted(filled.needs)}",
         "running": f"running, {pool.counted(filled.needs)}",
     }
-    refused = "; some are refused" if filled.trouble and filled.state != "complete" else ""
+    is_refused = bool(filled.trouble) and filled.state != "complete"
     told = as_dict(filled)
     del told["cells"]
+    told["runs"]["without_stage_2"] = pool.without_stage_2(filled.needs)
     return {
         **told,
         "seconds": pool.seconds(filled.needs),
         "seconds_left": pool.seconds(filled.missing),
-        "stands": words.get(filled.state, filled.state) + refused,
+        "is_refused": is_refused,
+        "stands": words.get(filled.state, filled.state) + ("; some are refused" if is_refused else ""),
     }
 
 
@@ -214,15 +216,16 @@ def _standing_of_figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) 
     needs = one.needs(pool.scale, seeds)
     missing = pool.missing(needs)
     done = len(needs) - len(missing)
-    stands = "complete" if not missing else pool.counted(needs) if any(pool.run(*need) for need in needs) else "not run"
+    half = pool.without_stage_2(needs)
     return {
         "label": one.name,
         "number": "fig.",
         "caption": one.about,
-        "runs": {"needed": len(needs), "done": done},
+        "state": "complete" if not missing else "partial" if done or half else "not run",
+        "runs": {"needed": len(needs), "done": done, "without_stage_2": half},
         "seconds": pool.seconds(needs),
         "seconds_left": pool.seconds(missing),
-        "stands": stands,
+        "stands": "complete" if not missing else pool.counted(needs) if done or half else "not run",
     }
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import tyro
 
-from goodness.cli.terminal import err, out, print_json
+from goodness.cli.terminal import err, out, parsed, print_json
 from goodness.durable import readable_size
 from goodness.paper.publish import publish
 
@@ -35,7 +35,7 @@ class PublishArgs:
 
 
 def publish_command(arguments: list[str]) -> int:
-    args = tyro.cli(PublishArgs, args=arguments, prog="goodness publish")
+    args = parsed(PublishArgs, arguments, "goodness publish")
     made = publish(args.pools, args.out, mixed_versions=args.mixed_versions, figures=args.figures)
     if args.json:
         names = ("runs", "kept")

@@ -11,7 +11,7 @@ from typing import Any
 import tyro
 
 import goodness.paper.suites  # noqa: F401  (registers the paper's tables)
-from goodness.cli.terminal import err, import_plugins, out, print_json, progress_of
+from goodness.cli.terminal import err, import_plugins, out, parsed, print_json, progress_of
 from goodness.cli.training import RunOptions, show_run
 from goodness.errors import UserError
 from goodness.report.sweep_progress import SweepProgress
@@ -70,7 +70,7 @@ class CellArgs(RunOptions):
 
 
 def sweep_command(arguments: list[str]) -> int:
-    args = tyro.cli(SweepArgs, args=arguments, prog="goodness sweep")
+    args = parsed(SweepArgs, arguments, "goodness sweep")
     import_plugins(args.plugin)
     changes, seeds = _changes(args.set), seeds_of_words(args.seeds)
     with SweepProgress(err, quiet=args.json) as progress:
@@ -119,7 +119,7 @@ def sweep_command(arguments: list[str]) -> int:
 
 
 def cell_command(arguments: list[str]) -> int:
-    args = tyro.cli(CellArgs, args=arguments, prog="goodness cell")
+    args = parsed(CellArgs, arguments, "goodness cell")
     import_plugins(args.plugin)
     refuse_published(args.folder)
     with progress_of(args.events, args.json) as progress:

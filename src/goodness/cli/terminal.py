@@ -12,16 +12,20 @@ import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from goodness.errors import UserError
+from goodness.home import from_home
 
 try:
+    import tyro
     from rich.console import Console
 
     from goodness.report.progress import Progress
 except ImportError as missing:  # the library needs neither, the command line does
     sys.exit(f"the goodness command needs {missing.name}: pip install tyro rich")
+
+Args = TypeVar("Args")
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -57,6 +61,19 @@ def progress_of(events: bool, as_json: bool) -> Progress:
     return Progress(err, quiet=as_json)
 
 
+def parsed(kind: type[Args], arguments: list[str], prog: str, *, default: Args | None = None) -> Args:
+    """The arguments of a command. In every path, `~` at the beginning is a home folder: the shell leaves it as it is in
+    quotes and behind an equals sign."""
+    given: dict[str, Any] = {} if default is None else {"default": default}
+    args = tyro.cli(kind, args=arguments, prog=prog, **given)
+    for name, value in vars(args).items():
+        if isinstance(value, Path):
+            setattr(args, name, from_home(value))
+        elif isinstance(value, tuple):
+            setattr(args, name, tuple(from_home(one) if isinstance(one, Path) else one for one in value))
+    return args
+
+
 def take_name(arguments: list[str]) -> tuple[str | None, list[str]]:
     if arguments and not arguments[0].startswith("-"):
         return arguments[0], arguments[1:]
@@ -82,7 +99,7 @@ def import_plugins(names: Sequence[str]) -> None:
     for name in names:
         try:
             if name.endswith(".py"):
-                path = Path(name)
+                path = from_home(name)
                 if not path.is_file():
                     raise UserError(f"--plugin {name}: there is no such file")
                 spec = importlib.util.spec_from_file_location(path.stem, path)

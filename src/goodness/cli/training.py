@@ -14,10 +14,21 @@ import tyro
 
 from goodness import api
 from goodness.cli.options import choose_parts
-from goodness.cli.terminal import called, err, import_plugins, out, print_json, progress_of, take_name, values_of
+from goodness.cli.terminal import (
+    called,
+    err,
+    import_plugins,
+    out,
+    parsed,
+    print_json,
+    progress_of,
+    take_name,
+    values_of,
+)
 from goodness.config import Config, Keep, Readout
 from goodness.demo import RULES, demo_sentence, run_demo
 from goodness.errors import UserError, nearest
+from goodness.home import from_home
 from goodness.presets import preset, presets
 from goodness.report import tables
 from goodness.report.progress import Progress
@@ -128,7 +139,7 @@ def train_command(arguments: list[str]) -> int:
         return 0 if rest else 2
     import_plugins(values_of("--plugin", rest))
     config, rest = choose_parts(preset(name), rest)
-    args = tyro.cli(TrainArgs, args=rest, default=TrainArgs(config=config), prog=f"goodness train {name}")
+    args = parsed(TrainArgs, rest, f"goodness train {name}", default=TrainArgs(config=config))
     if args.config.preset != name:
         raise UserError("a run's preset is the name after `train`, not an option")
     with progress_of(args.events, args.json) as progress:
@@ -143,7 +154,7 @@ def train_command(arguments: list[str]) -> int:
 
 
 def resume_command(arguments: list[str]) -> int:
-    args = tyro.cli(ResumeArgs, args=arguments, prog="goodness resume")
+    args = parsed(ResumeArgs, arguments, "goodness resume")
     import_plugins(args.plugin)
     refuse_published(args.run)
     run = Run(args.run)
@@ -160,14 +171,15 @@ def readout_command(arguments: list[str]) -> int:
         if rest and rest[0] not in ("-h", "--help"):
             raise UserError("name the run first: goodness readout RUN [options]")
         if rest:
-            tyro.cli(ReadoutArgs, args=rest, default=ReadoutArgs(readout=Readout(), keep=Keep()), prog=_READOUT)
+            parsed(ReadoutArgs, rest, _READOUT, default=ReadoutArgs(readout=Readout(), keep=Keep()))
         out.print(f"usage: {_READOUT} [options]   (goodness readout --help lists them)", markup=False)
         return 2
     import_plugins(values_of("--plugin", rest))
+    name = str(from_home(name))
     refuse_published(name)
     config = load_config(name)
     default = ReadoutArgs(readout=config.readout, keep=config.keep)
-    args = tyro.cli(ReadoutArgs, args=rest, default=default, prog=f"goodness readout {name}")
+    args = parsed(ReadoutArgs, rest, f"goodness readout {name}", default=default)
     with progress_of(args.events, args.json) as progress:
         run = api.readout(
             name,
@@ -192,7 +204,7 @@ def _changed(args: ReadoutArgs, default: ReadoutArgs) -> dict[str, Any]:
 
 
 def eval_command(arguments: list[str]) -> int:
-    args = tyro.cli(EvalArgs, args=arguments, prog="goodness eval")
+    args = parsed(EvalArgs, arguments, "goodness eval")
     import_plugins(args.plugin)
     wanted = {one.name: getattr(args, one.name) for one in dataclasses.fields(args)}
     path, as_json = wanted.pop("run"), wanted.pop("json")
@@ -207,7 +219,7 @@ def eval_command(arguments: list[str]) -> int:
 
 
 def demo_command(arguments: list[str]) -> int:
-    args = tyro.cli(DemoArgs, args=arguments, prog="goodness demo")
+    args = parsed(DemoArgs, arguments, "goodness demo")
     with Progress(err, total_runs=len(RULES)) as progress:
         result, folder = run_demo(args.out, seed=args.seed, epochs=args.epochs, listen=progress.listen)
     console = err if args.json else out

@@ -262,9 +262,18 @@ class TextFolder(TextData):
     def validation_size(self, train: Split) -> int:
         return len(train) // 10
 
-    def corpus(self, folder: Path) -> Corpus:
+    def read(self, folder: Path) -> Raw:
+        self.require()
+        return super().read(folder)
+
+    def require(self) -> None:
+        """Refuse a path that leads to no folder."""
         if not self.path.is_dir():
-            raise DataError(f"there is no folder {self.path}: texts:PATH needs PATH/train/<class>/*.txt")
+            found = f"{self.path} is a file" if self.path.exists() else f"there is no folder {self.path}"
+            raise DataError(f"{found}: texts:PATH needs PATH/train/<class>/*.txt and PATH/test/<class>/*.txt")
+
+    def corpus(self, folder: Path) -> Corpus:
+        self.require()
         classes, train = listed(self.path / "train", None, "text", ".txt")
         _, test = listed(self.path / "test", classes, "text", ".txt")
         parts = [Texts([_text(path) for path, _ in files], [label for _, label in files]) for files in (train, test)]

@@ -91,8 +91,11 @@ def tolerance(cell: Cell) -> float:
 
 
 def is_near(cell: Cell, ours: Ours) -> bool | None:
-    """Whether our mean lies near the paper's; None where there is no number to hold against another."""
+    """Whether our mean lies near the paper's; None where there is no number to hold against another, and
+    where none was learned."""
     if cell.value is None or ours.score is None or not ours.is_complete or cell.metric in OF_THE_MACHINE:
+        return None
+    if readers.is_given(cell):
         return None
     return abs(ours.score.mean - cell.value) <= tolerance(cell) + 1e-9
 

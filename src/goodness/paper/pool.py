@@ -119,11 +119,14 @@ class Pool:
         return {need: readout for need, readout in needs.items() if self.run(*need, readout) is None}
 
     def counted(self, needs: Needs) -> str:
-        """`3 of 4 runs, 2 of them without Stage 2`: how many are there, and how many of these only in part."""
-        missing = self.missing(needs)
-        half = sum(self.run(*need) is not None for need in missing)
-        lacking = f", {half} of them without Stage 2" if half else ""
-        return f"{len(needs) - len(missing) + half} of {len(needs)} runs{lacking}"
+        """`1 of 4 runs, 2 more without Stage 2`: how many are there whole, and how many only in part."""
+        whole, half = len(needs) - len(self.missing(needs)), self.without_stage_2(needs)
+        lacking = f", {half} more without Stage 2" if half else ""
+        return f"{whole} of {len(needs)} runs{lacking}"
+
+    def without_stage_2(self, needs: Needs) -> int:
+        """How many have all that is needed but a second stage."""
+        return sum(self.run(*need) is not None for need in self.missing(needs))
 
     def seconds(self, needs: Needs) -> float:
         """An estimate of what these runs take one after the other on the scale's machine."""

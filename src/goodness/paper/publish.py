@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from goodness.durable import copy_contents, read_json
-from goodness.errors import RunError, UserError
+from goodness.errors import UserError
 from goodness.paper import reduced
+from goodness.paper.exchange import BUILDING, alone_with, beside, is_free, put_in_place
 from goodness.paper.pool import Need, Pool, refuse_two_trainings, stage_2, weights
-from goodness.paper.published_page import refuse_link, write_page
+from goodness.paper.published_page import make_way, require_folder, write_page
 from goodness.paper.scales import SCALES, Scale
 from goodness.presets import presets
 from goodness.runs import Run, about_backbone, environment_of
@@ -93,30 +94,39 @@ def publish(
     if not pools:
         raise UserError("name the pool: goodness publish runs/paper/short --out results/paper-short")
     given = Path(out)
+    sources = [Path(one) for one in pools]
+    for folder in sources:
+        if not folder.is_dir():
+            raise UserError(f"there is no pool {folder}; goodness reproduce makes one")
     out = given.resolve()
-    _bring_back(out)
+    with alone_with(out):
+        return _publish(sources, given, out, scale, mixed_versions, figures)
+
+
+def _publish(
+    sources: Sequence[Path], given: Path, out: Path, scale: Scale | None, mixed_versions: bool, figures: bool
+) -> Published:
     known = _publication(out)
     mixed_versions = mixed_versions or bool(known and known.get("mixed_versions"))
-    gathered = _gather([Path(one) for one in pools], scale, mixed_versions)
+    gathered = _gather(sources, scale, mixed_versions)
     if known is not None and known["scale"] != gathered.scale.name:
         raise UserError(f"{out} is a publication at the scale {known['scale']}, these runs are {gathered.scale.name}")
-    building = out.with_name(f".{out.name}.building")
-    shutil.rmtree(building, ignore_errors=True)
+    building = beside(out, BUILDING)
     try:
         if known is not None:
-            copy_contents(out, building, keep_links=True)
-        building.mkdir(parents=True, exist_ok=True)
+            copy_contents(out, building, as_they_are=True)
+        building.mkdir(exist_ok=True)
         before = Pool(out, gathered.scale, mixed_versions)
         replaced = _replaced(before, gathered)
-        for need, sources in gathered.where.items():
-            _publish_cell([*sources, before], need, building)
+        for need, having in gathered.where.items():
+            _publish_cell([*having, before], need, building)
         _write(building / PUBLISHED, {"scale": gathered.scale.name, "mixed_versions": mixed_versions})
         whole = Pool(building, gathered.scale, mixed_versions)
         _refuse_what_does_not_belong_together(whole)
         needs, earlier = _read_and_not(whole)
         name = given.name if given.is_absolute() else given.as_posix()
         write_page(whole, name, figures=figures, earlier=earlier)
-        _put_in_place(building, out)
+        put_in_place(building, out)
     finally:
         shutil.rmtree(building, ignore_errors=True)
     kept = tuple(need for need in needs if need not in gathered.where)
@@ -142,7 +152,7 @@ def _replaced(before: Pool, gathered: _Gathered) -> dict[str, str]:
 
 def _publication(out: Path) -> dict[str, Any] | None:
     """What an older publication in this folder says of itself; None where nothing lies there."""
-    if _is_free(out):
+    if is_free(out):
         return None
     if not is_published(out):
         raise UserError(f"{out} holds other things than a publication; choose another --out")
@@ -156,8 +166,6 @@ def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) 
     found: list[tuple[Path, Scale, Need]] = []
     left_out: dict[str, str] = {}
     for folder in folders:
-        if not folder.is_dir():
-            raise UserError(f"there is no pool {folder}; goodness reproduce makes one")
         for cell, what in _cells_in(folder, scale):
             if what is None:
                 left_out[cell.name] = "no run of the paper's at any scale"
@@ -264,9 +272,9 @@ def _clear(place: CellFolder) -> None:
     """Remove what was published of a cell before."""
     stages = (place.readout.path, place.run.path)
     for folder in (place.path, *stages):
-        refuse_link(folder)
+        require_folder(folder)
     for file in (place.cell_path, place.shared_path, *(stage / name for stage in stages for name in FILES)):
-        file.unlink(missing_ok=True)
+        make_way(file)
     for folder in (*stages, place.path):
         with contextlib.suppress(OSError):  # something of the user's is in it, or it is not there
             folder.rmdir()
@@ -298,38 +306,5 @@ def _publish_run(run: Run, target: Path) -> None:
 
 def _write(path: Path, value: Any, indent: int | None = 2) -> None:
     separators = (",", ":") if indent is None else None
-    path.unlink(missing_ok=True)  # where it is a link, what it leads to is left alone
+    make_way(path)
     path.write_text(json.dumps(value, indent=indent, separators=separators, allow_nan=False) + "\n")
-
-
-def _set_aside(out: Path) -> Path:
-    """Where the older publication lies while the new one takes its place."""
-    return out.with_name(f".{out.name}.old")
-
-
-def _bring_back(out: Path) -> None:
-    """Undo the first half of a change of places that was cut short."""
-    old = _set_aside(out)
-    if is_published(old) and _is_free(out):
-        if out.exists():
-            out.rmdir()
-        old.rename(out)
-
-
-def _is_free(out: Path) -> bool:
-    return not out.exists() or (out.is_dir() and not any(out.iterdir()))
-
-
-def _put_in_place(building: Path, out: Path) -> None:
-    """The new folder under the old one's name. The old one goes when the new one is there."""
-    old = _set_aside(out)
-    try:
-        if out.exists():
-            shutil.rmtree(old, ignore_errors=True)
-            out.rename(old)
-        building.rename(out)
-    except OSError as trouble:
-        if old.exists() and not out.exists():
-            old.rename(out)
-        raise RunError(f"could not write {out}: {trouble.strerror}") from trouble
-    shutil.rmtree(old, ignore_errors=True)

@@ -53,14 +53,23 @@ def write_page(pool: Pool, name: str, *, figures: bool = True, earlier: Iterable
 
 def _clear(folder: Path, names: Iterable[str], endings: Iterable[str]) -> None:
     """An empty folder but for what no command of ours wrote there."""
-    refuse_link(folder)
+    require_folder(folder)
     folder.mkdir(exist_ok=True)
     for name, end in itertools.product(names, endings):
-        (folder / f"{name}.{end}").unlink(missing_ok=True)
+        make_way(folder / f"{name}.{end}")
 
 
-def refuse_link(folder: Path) -> None:
-    """Refuse to write where a link leads to."""
+def make_way(file: Path) -> None:
+    """Remove what was published under this name before; of a link, what it leads to is left alone."""
+    if file.is_dir() and not file.is_symlink():
+        raise UserError(f"{file.name} of the publication is a folder, and a file is written there: move it elsewhere")
+    file.unlink(missing_ok=True)
+
+
+def require_folder(folder: Path) -> None:
+    """Refuse to write where a link leads to, or where a file lies."""
+    if folder.is_file() and not folder.is_symlink():
+        raise UserError(f"{folder.name} of the publication is a file, and a folder is made there: move it elsewhere")
     if folder.is_symlink():
         raise UserError(
             f"{folder.name} of the publication is a link to {os.readlink(folder)}, and would be written to: put a "
@@ -82,7 +91,7 @@ def _has_numbers(filled: Filled) -> bool:
 
 def _write(pool: Pool, name: str, text: str) -> None:
     """A text of the page; no place of this machine in it."""
-    (pool.path / name).unlink(missing_ok=True)  # where it is a link, what it leads to is left alone
+    make_way(pool.path / name)
     (pool.path / name).write_text(text.replace(f"{pool.path}/", ""))
 
 

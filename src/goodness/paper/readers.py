@@ -18,6 +18,7 @@ from goodness.errors import RunError
 from goodness.local.collaboration import Constant
 from goodness.measures import attenuation_ratio
 from goodness.paper.numbers import Cell
+from goodness.presets import preset
 from goodness.runs import Run, environment_of
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.predicted import read_predicted
@@ -62,6 +63,16 @@ def is_readable(cell: Cell) -> bool:
 def needs_readout(cell: Cell) -> bool:
     """Whether that run must have a Stage 2."""
     return READERS[cell.metric].needs_readout(cell)
+
+
+def is_given(cell: Cell) -> bool:
+    """Whether a number is the same however a network is trained: its parameters, and what comes of a history that there
+    is none of (block 0) or that counts nothing (gamma = 0)."""
+    if cell.metric not in ("margin_sum", "attenuation"):
+        return cell.metric == "parameters"
+    rule = preset(cell.preset).rule
+    counts_nothing = cell.column != "P" and isinstance(rule, Constant) and rule.gamma == 0
+    return counts_nothing or int(_part(BLOCK, cell)) == 0
 
 
 # Accuracies.
@@ -139,11 +150,14 @@ def _blocks(run: Run) -> list[dict[str, float]]:
     return blocks
 
 
+BLOCK = r"\bL(\d+)\b|\bblock (\d+)\b"
+
+
 def depth_of(cell: Cell, blocks: int) -> int:
     """The block that a cell is of: `L3`, `block 2`, `(deep)` for the last."""
     if "(deep)" in cell.column:
         return blocks - 1
-    return int(_part(r"\bL(\d+)\b|\bblock (\d+)\b", cell))
+    return int(_part(BLOCK, cell))
 
 
 def _of_a_block(name: str) -> Callable[[Run, Cell], float]:

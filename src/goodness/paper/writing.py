@@ -88,11 +88,11 @@ def remarks(filled: Filled) -> list[str]:
     told += [f"{line}." for line in filled.trouble]
     if filled.missing:
         told.append(f"Incomplete: {len(filled.missing)} of {len(filled.needs)} runs are missing.")
-    elif scale.is_comparable:
-        near, of = filled.verdict
+    elif (verdict := filled.verdict)[1]:
+        near, of = verdict
         told.append(
-            f"{near} of {of} numbers lie near the paper's: within twice its deviation, at least 1 point, or a fifth of "
-            "what is no percentage."
+            f"{near} of {of} learned numbers lie near the paper's: within twice its deviation, at least 1 point, or a "
+            "fifth of what is no percentage."
         )
     if len(filled.sources) > 1:
         hashes = ", ".join(sorted(one[:12] for one in filled.sources))

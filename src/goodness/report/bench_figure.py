@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goodness.bench import notes
+from goodness.report.figure_files import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,14 +30,7 @@ LABEL, PANEL = 28, 4.6
 
 def bench_figure(found: dict[str, Any], path: Path) -> tuple[Path, Path]:
     """Draw what `bench` found. PNG and SVG."""
-    figure = drawn(found)
-    written = []
-    for ending in (".png", ".svg"):
-        place = path.parent / (path.name.removesuffix(".png").removesuffix(".svg") + ending)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(place, dpi=150)
-        written.append(place)
-    return written[0], written[1]
+    return write_figure(drawn(found), path)
 
 
 def drawn(found: dict[str, Any]) -> Figure:

@@ -7,6 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from goodness.report.figure_files import write_figure
+
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#e69f00", "#cc79a7", "#56b4e9", "#000000")
 
 
@@ -34,9 +36,4 @@ def margin_figure(found: dict[str, Any], path: Path) -> tuple[Path, Path]:
     axes.set_ylim(0, 100)
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, fontsize=8)
-    written = []
-    for ending in (".png", ".svg"):
-        place = path.parent / (path.name.removesuffix(".png").removesuffix(".svg") + ending)
-        figure.savefig(place, dpi=150)
-        written.append(place)
-    return written[0], written[1]
+    return write_figure(figure, path)

@@ -10,7 +10,6 @@ from rich.table import Table
 
 from goodness.paper.filled import Filled
 from goodness.paper.writing import grid, title
-from goodness.report.sweep_progress import duration
 
 ROOM = 120
 """Letters of a line that also has room for what a table shows."""
@@ -28,14 +27,40 @@ def overview(rows: Sequence[dict[str, Any]], scale: str, machine: str, width: in
     table.add_column("stands")
     for row in rows:
         done, needed = row["runs"]["done"], row["runs"]["needed"]
-        left = duration(row["seconds_left"]) if row["seconds_left"] else "-"
+        left = _roughly(row["seconds_left"]) if row["seconds_left"] else "-"
         runs = f"{done} of {needed}" if needed else "-"
         number = str(row["number"] or "")
         shows = [escape(row["caption"])] if width >= ROOM else []
-        table.add_row(number, row["label"], *shows, runs, left, escape(row["stands"]))
-    table.caption = f"left: an estimate of what is missing, on {machine}, one run after the other."
+        table.add_row(number, row["label"], *shows, runs, left, _at_a_glance(row))
+    table.caption = (
+        "runs: those that are whole; near: numbers that lie near the paper's, of those learned; left: an estimate of "
+        f"what is missing, on {machine}, one run after the other."
+    )
     table.caption_justify = "left"
     return table
+
+
+def _at_a_glance(row: dict[str, Any]) -> str:
+    """Where a table or figure stands, in few letters; how many runs there are stands beside it."""
+    half = row["runs"]["without_stage_2"]
+    lacking = [f"{half} lack{'s' if half == 1 else ''} Stage 2"] if half else []
+    lacking += ["some are refused"] if row.get("is_refused") else []
+    if row["state"] == "complete" and row.get("judged"):
+        return f"{row['near']} of {row['judged']} near"
+    word = {"no runs": "none of ours"}.get(row["state"], row["state"])
+    return "; ".join(lacking if lacking and word == "partial" else [word, *lacking])
+
+
+def _roughly(seconds: float) -> str:
+    """
+    >>> _roughly(42.3), _roughly(200), _roughly(3661), _roughly(400_000)
+    ('42 s', '3 min', '1.0 h', '111 h')
+    """
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 360_000 else f"{seconds / 3600:.0f} h"
 
 
 def findings_table(rows: Sequence[dict[str, Any]]) -> Table:

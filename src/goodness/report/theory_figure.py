@@ -12,6 +12,7 @@ import torch
 
 from goodness.diagnostics.theory_report import BlockTheory, Example, TheoryReport
 from goodness.local.barrier import envelope
+from goodness.report.figure_files import write_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,7 +24,7 @@ SMALL = 9
 """Size of the print that explains, in points."""
 
 
-def attenuation_figure(report: TheoryReport, path_without_suffix: str | os.PathLike[str]) -> tuple[Path, Path]:
+def attenuation_figure(report: TheoryReport, path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Draw measured R per example against w P, with the theorem's envelope; writes and returns a PNG and an SVG.
 
     Measured is the length of the gradient with history over that without, from the block's parameters. A filled
@@ -40,11 +41,7 @@ def attenuation_figure(report: TheoryReport, path_without_suffix: str | os.PathL
     _draw_frame(axes, report, low, high)
     figure.suptitle(headline(report), x=0.01, ha="left", fontweight="bold", fontsize=12)
     axes.set_title("\n".join(small_print(report)), loc="left", fontsize=SMALL, color="0.3")
-    base = Path(path_without_suffix)
-    written = base.with_name(f"{base.name}.png"), base.with_name(f"{base.name}.svg")
-    for file in written:
-        figure.savefig(file, dpi=150)
-    return written
+    return write_figure(figure, Path(path))
 
 
 def headline(report: TheoryReport) -> str:

@@ -13,6 +13,7 @@ import functools
 import hashlib
 import json
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,7 +54,7 @@ class Cell:
     @functools.cached_property
     def config(self) -> Config:
         """The whole configuration, checked."""
-        return make_config(self.preset, {**self.overrides, "seed": self.seed})
+        return make_config(self.preset, {**self.overrides, "seed": self.seed}, as_typed=_as_typed)
 
     @property
     def group(self) -> str:
@@ -175,6 +176,11 @@ def _plain(overrides: Mapping[str, Any]) -> dict[str, Any]:
         if not isinstance(value, (str, int, float, bool, list, type(None))):
             raise ConfigError(f"{path} cannot be written down and read back: {value!r}")
     return plain
+
+
+def _as_typed(fields: Mapping[str, str]) -> str:
+    """Fields as `goodness sweep` takes them."""
+    return "--set " + " ".join(shlex.quote(f"{name}={value}") for name, value in fields.items())
 
 
 def _word(value: Any) -> str:

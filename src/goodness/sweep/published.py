@@ -21,9 +21,12 @@ def is_published(path: str | os.PathLike[str]) -> bool:
 
 def about_publication(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What the publication in this folder says of itself, `scale` and `mixed_versions`; nothing where there is none."""
-    found = read_json(Path(path) / PUBLISHED) if is_published(path) else {}
-    if not isinstance(found, dict):
-        raise UserError(f"{Path(path) / PUBLISHED} is not what goodness publish writes; restore it from a copy")
+    if not is_published(path):
+        return {}
+    place = Path(path) / PUBLISHED
+    found = read_json(place, otherwise="publish the runs in another folder")
+    if not isinstance(found, dict) or not ("sha256" in found or isinstance(found.get("scale"), str)):
+        raise UserError(f"{place} is not what goodness publish writes; restore it from a copy")
     return found
 
 

@@ -455,4 +455,4 @@ def _absolute(place: str | os.PathLike[str] | None) -> str | None:
 
 
 def _absolute_plugins(names: Sequence[str]) -> tuple[str, ...]:
-    return tuple(str(Path(name).resolve()) if name.endswith(".py") else name for name in names)
+    return tuple(str(from_home(name).resolve()) if name.endswith(".py") else name for name in names)

@@ -22,13 +22,14 @@ _LOCKED_BYTE = 1 << 30  # Windows locks bytes, and a locked byte cannot be read:
 _held: set[int] = set()  # file descriptors, not file objects: nothing closes them behind a run's back
 
 
-def acquire(path: Path) -> int:
-    """Hold this file until `release` or the end of the process; refused while another holds it."""
-    folder = path.parent
+def acquire(path: Path, folder: Path | None = None) -> int:
+    """Hold this file until `release` or the end of the process; refused while another holds it. A refusal names the
+    folder that is kept: the file's own unless another is given."""
+    kept = folder or path.parent
     try:
         lock = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as trouble:
-        raise UserError(f"cannot write to {folder}: {trouble.strerror}; use a writable folder") from trouble
+        raise UserError(f"cannot write to {path.parent}: {trouble.strerror}; use a writable folder") from trouble
     try:
         _lock_or_raise(lock)
     except OSError as trouble:
@@ -36,7 +37,7 @@ def acquire(path: Path) -> int:
         os.close(lock)
         if isinstance(trouble, (BlockingIOError, PermissionError)):  # "taken", on POSIX and on Windows
             raise UserError(
-                f"{folder} is in use by {holder or 'another process'}; wait for it, stop it, or choose another folder"
+                f"{kept} is in use by {holder or 'another process'}; wait for it, stop it, or choose another folder"
             ) from None
         raise UserError(
             f"cannot lock {path}: {trouble.strerror}; that file system may have no locks: use a local folder"

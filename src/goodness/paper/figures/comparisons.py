@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from goodness.errors import UserError
 from goodness.paper import measured as of
 from goodness.paper.figures.depth import L4, L8
-from goodness.paper.figures.sheet import INK, Sheet, colour_of, name_of, paper_figure
+from goodness.paper.figures.sheet import INK, Sheet, colour_of, dash_of, name_of, paper_figure
 from goodness.paper.findings import VARIANTS
 from goodness.paper.numbers import Cell, of_preset, table
 from goodness.report.ink import COLOURS, RIDES, WORKS, room_for_accuracies
@@ -182,12 +182,12 @@ def magnitude_vs_sep(sheet: Sheet) -> None:
     drawn = False
     for axes, measure, column in ((left, magnitude, "r of g+ L3"), (right, separation, "r of sep_nl L3")):
         points: list[tuple[float, float]] = []
-        for place, name in enumerate(sheet.presets):
+        for name in sheet.presets:
             x, y = of.mean_of(sheet.runs, name, measure), of.mean_of(sheet.runs, name, of.accuracy)
             if x is not None and y is not None:
                 points.append((x, y))
-                marker = "os^Dv"[place // len(COLOURS) % 5]
-                axes.plot(x, y, marker, color=COLOURS[place % len(COLOURS)], label=name, markersize=7)
+                marker = "o" if dash_of(name) == "-" else "^"
+                axes.plot(x, y, marker, color=colour_of(name), label=name, markersize=7)
         drawn = drawn or bool(points)
         found = _correlation(points) if len(points) >= FEWEST else None
         printed = next(one.value for one in table("in_text") if one.column.startswith(column))
@@ -221,7 +221,7 @@ def dissociation_summary(sheet: Sheet) -> None:
     left, right = sheet.panels(title if len(names) > 1 else "Does accuracy follow the blocks' health?", columns=2)
     for axes, found, label in ((left, health, "sep_cur_mined"), (right, scores, "accuracy_tta")):
         for place, name in enumerate(names):
-            values, colour = list(found[name].values()), colour_of(name, place)
+            values, colour = list(found[name].values()), colour_of(name)
             mean, std, _ = mean_and_std(values)
             if axes is left:
                 axes.bar(place, mean, width=0.6, color=colour)

@@ -142,6 +142,7 @@ def goodness_decomposition_l8(sheet: Sheet) -> None:
 
 def _spectrum(sheet: Sheet) -> None:
     """Left the ratio of goodness over kappa, right each block's separation."""
+    sheet.need(any("-k" in name for name in sheet.presets), "gate, whose κ this figure is about")
     last = len(_goodness(next(iter(sheet.runs[sheet.presets[0]].values())))) - 1
     left, right = sheet.panels(f"Turning κ: from which value on does the last of {last + 1} blocks ride?", columns=2)
     points: list[tuple[float, str, list[float]]] = []
@@ -154,9 +155,9 @@ def _spectrum(sheet: Sheet) -> None:
     means = [(kappa, sum(ratios) / len(ratios)) for kappa, _, ratios in points]
     left.plot(*zip(*[one for one in means if one[0] < 5]), color="0.6", zorder=2)
     for kappa, name, ratios in points:
-        left.plot([kappa] * len(ratios), ratios, "o", color=colour_of(name, 0), zorder=4)
+        left.plot([kappa] * len(ratios), ratios, "o", color=colour_of(name), zorder=4)
         printed = [one.value for one in of_preset(name, "goodness_ratio") if one.value is not None]
-        sheet.paper(left, [kappa + 0.15] * len(printed[:1]), printed[:1], colour_of(name, 0))
+        sheet.paper(left, [kappa + 0.15] * len(printed[:1]), printed[:1], colour_of(name))
     left.axhline(1, color="black", linewidth=0.8, alpha=0.5)
     left.text(
         0.02,
@@ -265,7 +266,7 @@ def depth_gap(sheet: Sheet) -> None:
     drawn = sheet.by_block(axes, sheet.presets, kept, first=1, names=True)
     sheet.need(drawn, "accuracy by depth")
     least = min(values[1] for values in drawn.values() if len(values) > 1)
-    sheet.title(f"Two blocks keep at least {least:.1f} % of the accuracy of all (the paper: at least 98 %)")
+    sheet.notes.append(f"With two blocks the lowest line has {least:.1f} %.")
     axes.axhline(98, color="black", linewidth=1, linestyle="--", label="98 %: the paper's claim for two")
     axes.set_xlabel("blocks used, from the first")
     axes.set_ylabel("share of the whole network's accuracy (%)")
@@ -280,12 +281,12 @@ def depth_gap(sheet: Sheet) -> None:
 def early_exit_l8(sheet: Sheet) -> None:
     exits, gains = sheet.panels("Images that are sure may leave early: what does that cost?", columns=2)
     drawn = []
-    for place, name in enumerate(sheet.presets):
+    for name in sheet.presets:
         run = min(sheet.runs[name].items())[1]
         curve = of.health(run).get("early_exit") or []
         if curve:
             points = [(point["blocks"], 100 * point["accuracy"]) for point in curve]
-            exits.plot(*zip(*points), color=colour_of(name, place), label=name_of(name))
+            exits.plot(*zip(*points), color=colour_of(name), label=name_of(name))
             drawn += [y for _, y in points]
     sheet.need(drawn, "early-exit curves (health.json)")
     room_for_accuracies(exits, drawn)

@@ -12,7 +12,7 @@ from goodness.errors import UserError
 from goodness.paper import measured as of
 from goodness.paper.measured import Runs
 from goodness.paper.numbers import of_preset
-from goodness.report.ink import COLOURS, RIDES, WORKS, whole_numbers
+from goodness.report.ink import DEAD, RIDES, WORKS, whole_numbers
 from goodness.report.inline_svg import MARKERS, PAPER, in_house_style
 
 if TYPE_CHECKING:
@@ -46,6 +46,22 @@ RULES = {
     "baseline": ("γ = 0.7 (baseline)", RIDES),
 }
 """In words, and the colour that a rule has in every figure."""
+VARIANTS = {
+    "gamma0": (WORKS, "-"),
+    "cp-fair": ("#8a63d2", "-"),
+    "cp-fair-lc": ("#8a63d2", "--"),
+    "baseline": (RIDES, "-"),
+    "gamma-ramp": (RIDES, "--"),
+    "fixed-nl": ("#0a9270", "-"),
+    "topk-depth": ("#0a9270", "--"),
+    "nomem-l2": ("#c06a9c", "-"),
+    "block0-label": ("#c06a9c", "--"),
+    "multi-tech": ("#a87900", "-"),
+    "dp-fair": ("#a87900", "--"),
+    "greedy-freeze": (DEAD, "-"),
+    "prefix-freeze": (DEAD, "--"),
+}
+"""The same of the paper's variants on CIFAR-10, and the dash that tells two of one colour apart."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,13 +216,9 @@ class Sheet:
             if not means:
                 continue
             drawn[name] = means
-            colour, x = (
-                COLOURS[place % len(COLOURS)] if names else colour_of(name, place),
-                [first + d for d in range(len(means))],
-            )
-            marker = list(MARKERS)[place % len(MARKERS)]
-            dash = "--" if names and place >= len(COLOURS) else "-"
-            axes.plot(x, means, dash, color=colour, marker=marker, label=name if names else name_of(name), zorder=4)
+            colour, x = colour_of(name), [first + d for d in range(len(means))]
+            style: dict[str, Any] = {"color": colour, "marker": list(MARKERS)[place % len(MARKERS)], "zorder": 4}
+            axes.plot(x, means, dash_of(name), label=name if names else name_of(name), **style)
             same = [one for one in each if len(one) == len(means)]
             if len(same) > 1:
                 shade(axes, x, list(zip(*same)), colour)
@@ -240,9 +252,19 @@ def name_of(preset: str) -> str:
     return preset
 
 
-def colour_of(preset: str, place: int) -> str:
-    end = re.sub(r"^(d128|l8-32e|l8|cifar100|tiny)-|-dense$", "", preset)
-    return RULES[end][1] if end in RULES else COLOURS[place % len(COLOURS)]
+def colour_of(preset: str) -> str:
+    """The colour of a preset: its rule's, its variant's, else grey. The same in every figure."""
+    end = _end(preset)
+    return RULES[end][1] if end in RULES else VARIANTS.get(end, (DEAD, "-"))[0]
+
+
+def dash_of(preset: str) -> str:
+    return VARIANTS.get(_end(preset), ("", "-"))[1]
+
+
+def _end(preset: str) -> str:
+    """A preset's name without its size or data set."""
+    return re.sub(r"^(d128|l8-32e|l8|cifar100|tiny)-|-dense$", "", preset)
 
 
 def printed_by_block(preset: str, metric: str) -> dict[int, float]:

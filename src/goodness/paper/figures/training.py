@@ -102,10 +102,10 @@ def training_dynamics(sheet: Sheet) -> None:
         size=(3.0 * depth + 2.2, 4.2),
     )
     for d, axes in enumerate(panels):
-        for place, (name, lines) in enumerate(found.items()):
+        for name, lines in found.items():
             points = [(epoch, values[d]) for epoch, values in lines if d < len(values)]
             if points:
-                axes.plot(*zip(*points), color=COLOURS[place], label=name)
+                axes.plot(*zip(*points), color=colour_of(name), label=name)
         axes.set_title("block 0" if not d else f"blocks 0 to {d}", fontsize=10)
         axes.set_xlabel("epoch")
         whole_numbers(axes.xaxis)
@@ -123,19 +123,19 @@ def moe_routing(sheet: Sheet) -> None:
     names = [name for name in sheet.presets if of.over_epochs(_first(sheet, name), "train", "experts_effective")]
     sheet.need(names, "experts: their blocks are dense")
     used, uneven = sheet.panels("Are the experts used, and evenly?", columns=2)
-    for place, name in enumerate(names):
-        run = _first(sheet, name)
+    for name in names:
+        run, colour = _first(sheet, name), colour_of(name)
         experts = getattr(run.config.model.block, "experts", None)
         for axes, measure in ((used, "experts_effective"), (uneven, "load_variance")):
             lines = of.over_epochs(run, "train", measure)
-            x, colour = [epoch for epoch, _ in lines], COLOURS[place]
+            x = [epoch for epoch, _ in lines]
             middle = [sum(values) / len(values) for _, values in lines]
             axes.plot(x, middle, color=colour, label=f"{name} ({experts} experts)")
             shade(axes, x, [values for _, values in lines], colour)
             axes.set_xlabel("epoch")
             whole_numbers(axes.xaxis)
         if experts:
-            used.axhline(experts, color=COLOURS[place], linewidth=1, linestyle=":")
+            used.axhline(experts, color=colour, linewidth=1, linestyle=":")
     used.set_ylabel("experts in use\n(exp of the load's entropy)")
     used.set_ylim(0, None)
     uneven.set_ylabel("variance of the load\n(0: every expert has its share)")
@@ -182,8 +182,8 @@ def convergence_speed(sheet: Sheet) -> None:
 def training_stability(sheet: Sheet) -> None:
     judged, losses = sheet.panels("Is training steady under every rule?", columns=2)
     drawn = False
-    for place, name in enumerate(sheet.presets):
-        run, colour = _first(sheet, name), colour_of(name, place)
+    for name in sheet.presets:
+        run, colour = _first(sheet, name), colour_of(name)
         points = of.validation(run)
         if points:
             judged.plot(*zip(*points), color=colour, label=name_of(name))

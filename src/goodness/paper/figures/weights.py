@@ -33,8 +33,8 @@ def grad_attenuation(sheet: Sheet) -> None:
     left.set_ylabel(SEPARATION)
     zero_line(left)
     furthest, smallest, is_measured = 0.5, 0.1, False
-    for place, name in enumerate(sheet.presets):
-        run, colour = of.checked(sheet.runs[name])[1], colour_of(name, place)
+    for name in sheet.presets:
+        run, colour = of.checked(sheet.runs[name])[1], colour_of(name)
         points, measured = _deepest_points(run)
         is_measured = is_measured or measured
         for inside in (False, True):
@@ -44,8 +44,8 @@ def grad_attenuation(sheet: Sheet) -> None:
                 right.plot(*zip(*some), "o", markersize=3.5, linestyle="", **fill)
                 furthest = max(furthest, *(past for past, _ in some))
                 smallest = min(smallest, *(ratio for _, ratio in some))
-    for place, name in enumerate(sheet.presets):
-        _envelope(right, of.checked(sheet.runs[name])[1], furthest, colour_of(name, place))
+    for name in sheet.presets:
+        _envelope(right, of.checked(sheet.runs[name])[1], furthest, colour_of(name))
     right.set_yscale("log")
     right.set_xlim(None, 1.03 * furthest)
     kept_axis(right, LEAST)

@@ -1,0 +1,36 @@
+"""A figure comes as PNG and SVG, and takes the place of no file that was not named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from matplotlib.figure import Figure
+
+from goodness.cli import main
+from goodness.errors import UserError
+from goodness.report.figure_files import figure_files, refuse_foreign_figures, write_figure
+
+
+@pytest.mark.parametrize("name", ["speed", "speed.png", "speed.svg"])
+def test_both_files_follow_from_the_name_and_may_be_drawn_again(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "new" / name
+    for _ in range(2):
+        refuse_foreign_figures(path)
+        assert write_figure(Figure((1, 1)), path) == figure_files(path)
+    assert {file.name for file in path.parent.iterdir()} == {"speed.png", "speed.svg"}
+
+
+@pytest.mark.parametrize(("named", "other"), [("a.png", "a.svg"), ("a.svg", "a.png"), ("a", "a.png"), ("a", "a.svg")])
+def test_a_foreign_file_beside_the_named_one_stays(named: str, other: str, tmp_path: Path) -> None:
+    Figure((1, 1)).savefig(tmp_path / other)  # drawn by someone else
+    with pytest.raises(UserError, match=f"{other} is there and goodness did not draw it"):
+        refuse_foreign_figures(tmp_path / named)
+    refuse_foreign_figures(tmp_path / other)
+    refuse_foreign_figures(None)
+
+
+def test_the_benchmark_says_so_before_it_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "speed.svg").write_text("<svg/>")
+    assert main(["bench", "demo", "--figure", str(tmp_path / "speed.png")]) == 2
+    assert "goodness did not draw it" in " ".join(capsys.readouterr().err.split())
