@@ -83,7 +83,7 @@ def test_a_run_without_its_stage_2_is_found_for_stage_1_alone(trained: Pool) -> 
     assert trained.run("lcff", 42) is not None
     found = trained.look("lcff", 42, readout=True)
     assert found.run is None
-    assert found.why == "stopped, not finished"
+    assert found.why == "no Stage 2 yet"
     assert trained.missing({("lcff", 42): True, ("gamma0", 42): True, ("lcff", 7): False}) == {
         ("lcff", 42): True,
         ("lcff", 7): False,

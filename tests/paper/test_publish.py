@@ -92,7 +92,7 @@ def drawn(figure: extras.Extra, pool: Pool) -> Any:
 def test_the_pool_reads_a_publication_as_it_reads_the_runs(trained: Pool, published: Pool) -> None:
     assert sorted(published.runs("gamma0", readout=True)) == [42, 123]
     assert published.run("lcff", 42) is not None
-    assert published.look("lcff", 42, readout=True).why == "stopped, not finished"
+    assert published.look("lcff", 42, readout=True).why == "no Stage 2 yet"
     assert published.test_order("gamma0", 42) == trained.test_order("gamma0", 42) != ""
     same_numbers(trained, published)
 

@@ -234,7 +234,8 @@ def gain_grows(runs: Runs, by_classes: dict[int, tuple[str, ...]], paper: dict[i
     ]
     what, slope = "points of gain for ten times the classes", _paper_slope(paper)
     if len(details) < 2:
-        wanted = [f"{presets[0]} with its readout" for presets in by_classes.values()]
+        seen = {classes for classes, _ in points}
+        wanted = [f"{presets[0]} with its readout" for classes, presets in by_classes.items() if classes not in seen]
         return nothing_yet(wanted, details, what, slope)
     found = slope_interval([math.log10(x) for x, _ in points], [y for _, y in points])
     means = [one.estimate or 0.0 for one in details]

@@ -78,6 +78,8 @@ class Pool:
         if result.scores:
             return Found(CellFolder(self.path / cell.folder_name).run)
         words = {"waiting": "not run", "running": "running", "stopped": "stopped, not finished"}
+        if readout and result.state == "stopped" and self.run(preset, seed) is not None:
+            return Found(None, "no Stage 2 yet")
         return Found(None, words.get(result.state, result.trouble or result.state))
 
     def run(self, preset: str, seed: int, readout: bool = False) -> Run | None:
