@@ -125,6 +125,7 @@ def test_runs_of_two_versions_are_not_averaged_unless_that_is_accepted(copied: P
     accepted = fill(table, again(copied, mixed_versions=True))
     assert shown(column, accepted.ours[MEAN]).endswith("(2)")
     assert "not of one version" in " ".join(remarks(accepted))
+    assert not accepted.trouble, "nothing is refused"
 
 
 def test_rows_of_different_source_code_are_said_to_be(copied: Pool) -> None:

@@ -69,6 +69,8 @@ class Filled:
     state: State
     trouble: Sequence[str] = ()
     """Runs that are there and cannot be used."""
+    notes: Sequence[str] = ()
+    """What a reader must know of runs that are used: that other versions made some of them."""
     made_by: Sequence[str] = ()
     """Versions and devices of the runs."""
     sources: Sequence[str] = ()
@@ -115,6 +117,7 @@ def fill(one: PaperTable, pool: Pool, seeds: Iterable[int] | None = None) -> Fil
         ours={(cell.row, cell.column): filler.ours(cell) for cell in one.cells},
         state=state_of(one, pool, needs, missing),
         trouble=tuple(dict.fromkeys(filler.trouble)),
+        notes=tuple(dict.fromkeys(filler.notes)),
         made_by=tuple(dict.fromkeys(filler.made_by)),
         sources=tuple(dict.fromkeys(filler.sources)),
     )
@@ -136,6 +139,7 @@ class _Filler:
     def __init__(self, one: PaperTable, pool: Pool, seeds: tuple[int, ...] | None) -> None:
         self.one, self.pool, self.seeds = one, pool, seeds
         self.trouble: list[str] = []
+        self.notes: list[str] = []
         self.made_by: list[str] = []
         self.sources: list[str] = []
         self.noted: set[Path] = set()
@@ -214,7 +218,7 @@ class _Filler:
             self.trouble.append(f"{preset}: not averaged, its runs are not of one kind ({trouble})")
             return {}, "refused"
         notes = self.pool.notes(preset, wanted, readout)
-        self.trouble += [f"{preset}: its runs are not of one version ({note})" for note in notes]
+        self.notes += [f"{preset}: its runs are not of one version ({note})" for note in notes]
         found: dict[int, Run] = {}
         why = ""
         for seed in wanted:

@@ -85,7 +85,7 @@ def remarks(filled: Filled) -> list[str]:
     told.append(f"Ours: mean ± standard deviation (runs), at the scale '{scale.name}' ({scale.about}).")
     if scale.name != "full":
         told.append("At this scale the paper's numbers are not to be expected.")
-    told += [f"{line}." for line in filled.trouble]
+    told += [f"{line}." for line in (*filled.trouble, *filled.notes)]
     if filled.missing:
         told.append(f"Incomplete: {len(filled.missing)} of {len(filled.needs)} runs are missing.")
     elif (verdict := filled.verdict)[1]:
