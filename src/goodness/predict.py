@@ -92,12 +92,27 @@ def block_goodness(
     compiled: bool = False,
 ) -> Tensor:
     """Goodness `[blocks, batch, classes]` of images in [0, 1]; every hypothesis keeps its label through all blocks."""
-    start = _tokens(network, images, compiled)
-    columns = []
-    for labels in torch.arange(network.classes, device=images.device).split(labels_at_once or network.classes):
-        goodness = [output.goodness for output in _outputs(network, start, labels, blocks, compiled)]
+    start, portions = _tokens(network, images, compiled), _portions(network, labels_at_once)
+    ways, columns = _ways(network, start, portions, compiled), []
+    for labels in portions:
+        goodness = [output.goodness for output in _outputs(network, start, labels, ways, blocks, compiled)]
         columns.append(torch.stack(goodness).reshape(len(goodness), len(images), len(labels)))
     return torch.cat(columns, dim=-1)
+
+
+def _portions(network: Network, labels_at_once: int | None) -> tuple[Tensor, ...]:
+    """All labels, so many at once."""
+    return torch.arange(network.classes, device=network.mean.device).split(labels_at_once or network.classes)
+
+
+def _ways(
+    network: Network, start: Tensor, portions: tuple[Tensor, ...], compiled: bool
+) -> tuple[scoring.Step, scoring.Step]:
+    """How the first and a later block are gone through; the same way for all labels, which are held against each other
+    and are to be rounded alike."""
+    found = [scoring.steps(network, start, len(start) * size) for size in {len(labels) for labels in portions}]
+    first, later = found[0] if found[0] is not None and all(found) else (first_block, later_block)
+    return (_for(network, first), _for(network, later)) if compiled else (first, later)
 
 
 def _tokens(network: Network, images: Tensor, compiled: bool) -> Tensor:
@@ -105,7 +120,12 @@ def _tokens(network: Network, images: Tensor, compiled: bool) -> Tensor:
 
 
 def _outputs(
-    network: Network, start: Tensor, labels: Tensor, blocks: int | None = None, compiled: bool = False
+    network: Network,
+    start: Tensor,
+    labels: Tensor,
+    ways: tuple[scoring.Step, scoring.Step],
+    blocks: int | None = None,
+    compiled: bool = False,
 ) -> Iterator[BlockOutput | Readings]:
     """What the blocks give, one after the other, for every image's tokens under each of these labels.
 
@@ -120,8 +140,7 @@ def _outputs(
             output, tokens = shared(network, network.block(depth), tokens, labels, depth + 1 < used)
             yield output
         return
-    ways = scoring.steps(network, start, len(hypotheses)) or (first_block, later_block)
-    first, later = (_for(network, one) if compiled else one for one in ways)
+    first, later = ways
     for depth in range(used):
         step, following = first if depth == 0 else later, network.block(depth + 1) if depth + 1 < used else None
         output, tokens = step(network, network.block(depth), tokens, hypotheses, following)
@@ -192,10 +211,10 @@ def _readings(
     compiled: bool = False,
 ) -> Tensor:
     """Two readings of every block's output, `[batch, classes, all of the first, all of the second]`, block by block."""
-    start = _tokens(network, images, compiled)
-    columns = []
-    for labels in torch.arange(network.classes, device=images.device).split(labels_at_once or network.classes):
-        first, second = zip(*(read(output) for output in _outputs(network, start, labels, compiled=compiled)))
+    start, portions = _tokens(network, images, compiled), _portions(network, labels_at_once)
+    ways, columns = _ways(network, start, portions, compiled), []
+    for labels in portions:
+        first, second = zip(*(read(output) for output in _outputs(network, start, labels, ways, compiled=compiled)))
         found = torch.cat([*first, *second], dim=-1)
         columns.append(found.reshape(len(images), len(labels), found.shape[-1]))
     return torch.cat(columns, dim=1)

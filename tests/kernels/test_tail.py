@@ -26,9 +26,9 @@ def test_attention_with_the_norm_behind_the_projection(grid, heads, per_head):
     tokens, width = grid[0] * grid[1], heads * per_head
     layer = SelfAttention(width, heads, grid)
     x, weight = 3 * torch.randn(3, tokens, width) * torch.rand(3, tokens, 1), torch.randn(3 * width, width) / 8
-    norms = one_over_root_mean_square(x)
-    found = normed_attention(x @ weight.T, norms, layer.cosine, layer.sine, heads)
-    expected = short_attention((x * norms.unsqueeze(-1)) @ weight.T, layer.cosine, layer.sine, heads)
+    inverse_rms = one_over_root_mean_square(x)
+    found = normed_attention(x @ weight.T, inverse_rms, layer.cosine, layer.sine, heads)
+    expected = short_attention((x * inverse_rms.unsqueeze(-1)) @ weight.T, layer.cosine, layer.sine, heads)
     torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
 
 
@@ -62,9 +62,9 @@ def plainly(body, pool, x, mix, factors, labels, activation, normalise):
 @pytest.mark.parametrize(
     ("images", "tokens", "width", "hidden", "activation", "normalise"),
     [
-        (5, 64, 64, 96, "relu", True),
+        (6, 64, 64, 96, "relu", True),
         (2, 64, 128, 32, "triangle", True),
-        (11, 16, 64, 64, "relu", False),
+        (16, 16, 64, 64, "relu", False),
         (4, 32, 64, 32, "none", False),
         (1, 128, 64, 32, "none", True),
     ],
@@ -88,9 +88,9 @@ def test_a_token_that_is_nothing_stays_nothing():
     body, pool = parts(64, 32, 64)
     x, labels = torch.zeros(2, 64, 64), torch.tensor([1, 0])
     factors = 1 + torch.randn(2, 64)
-    _, energy, handed, turns = tail(x, x, *given(body, pool), factors, labels, NORM_EPSILON, "relu", 2.0, H100)
+    _, energy, handed, by = tail(x, x, *given(body, pool), factors, labels, NORM_EPSILON, "relu", 2.0, H100)
     assert float(handed.abs().max()) == float(energy.abs().max()) == 0
-    torch.testing.assert_close(turns, torch.full_like(turns, NORM_EPSILON**-0.5))
+    torch.testing.assert_close(by, torch.full_like(by, NORM_EPSILON**-0.5))
 
 
 def test_half_precision_loses_no_more_than_the_layers_one_by_one():
@@ -98,21 +98,26 @@ def test_half_precision_loses_no_more_than_the_layers_one_by_one():
     x, mix = torch.randn(2, 64, 64).half(), torch.randn(2, 64, 64).half()  # the interpreter has no bfloat16 products
     layers, query = given(body, pool, torch.float16), pool.norm.scale * pool.query
     factors, labels = (1 + torch.randn(2, 64)).half(), torch.tensor([1, 0])
-    found = tail(x, mix, *layers, factors, labels, NORM_EPSILON, "relu", 64**0.25, H100)[2]
+    found = tail(x, mix, *layers, factors, labels, NORM_EPSILON, "relu", 64**0.25, H100)
     body, plain = body.half(), x
     plain = plain + body.attention.out(mix)
     plain = plain + body.feedforward(body.feedforward_norm(plain))
-    plain = hand_on(plain, "relu", True) * factors[labels].unsqueeze(1)
-    exact = plainly(body, pool, x, mix, factors, labels, "relu", True)[2]
-    assert found.dtype == torch.float16
-    assert query.dtype == layers.query.dtype == torch.float32
-    assert (found - exact).abs().mean() <= 1.05 * (plain - exact).abs().mean()
+    handed = hand_on(plain, "relu", True) * factors[labels].unsqueeze(1)
+    one_by_one = {0: pool.half()(plain), 2: handed}
+    exact = plainly(body, pool, x, mix, factors, labels, "relu", True)
+    assert found[0].dtype == found[2].dtype == torch.float16
+    assert query.dtype == layers.query.dtype == found[1].dtype == torch.float32
+    for place, theirs in one_by_one.items():
+        assert (found[place] - exact[place]).abs().mean() <= 1.05 * (theirs - exact[place]).abs().mean()
+    torch.testing.assert_close(found[1].double(), exact[1], rtol=3e-4, atol=0)  # a sum, in which GELU's 9e-5 stays
 
 
 def test_served_are_whole_images_whose_tiles_fit():
     assert serves(64, 256, 704, 2, H100)
     assert serves(16, 64, 704, 8, SMALL)
     assert not serves(64, 256, 704, 1, H100)  # less than a tile
+    assert not serves(64, 256, 704, 3, H100)  # and a half
+    assert not serves(64, 256, 704, 0, H100)
     assert not serves(49, 256, 704, 1000, H100)
     assert not serves(2 * TILE, 256, 704, 1000, H100)
     assert not serves(64, 256, 704, 1000, SMALL)

@@ -28,7 +28,7 @@ WRITTEN = {
     "group_norm_backward_kernel": {"gradient", "to_scale", "to_shift"},
     "pool_forward_kernel": {"pooled", "energy"},
     "pool_backward_kernel": {"gradient", "to_u"},
-    "tail_kernel": {"pooled", "energy", "handed", "turns"},
+    "tail_kernel": {"pooled", "energy", "handed", "inverse_rms"},
 }
 
 written_by = getattr(triton_kernel_wrap, "identify_accessed_tensors", None)  # torch 2.13

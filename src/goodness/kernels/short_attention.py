@@ -52,10 +52,10 @@ def _place(TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE:
 
 @triton.jit
 def _read(
-    base, cosine_table, sine_table, norms, rows, half, columns, inside, halves_inside,
+    base, cosine_table, sine_table, inverse_rms, rows, half, columns, inside, halves_inside,
     HEADS: tl.constexpr, WIDTH: tl.constexpr, NORMED: tl.constexpr,
 ):  # fmt: skip
-    """A head's angles, turned queries and keys in halves, and values; all times the tokens' norms where NORMED."""
+    """A head's angles, turned queries and keys in halves, and values; all times `inverse_rms` where NORMED."""
     HALF: tl.constexpr = WIDTH // 2
     stride: tl.constexpr = 3 * HEADS * WIDTH
     cosine = tl.load(cosine_table + rows * HALF + half, mask=halves_inside, other=0.0)
@@ -65,9 +65,9 @@ def _read(
     value = tl.load(base + 2 * HEADS * WIDTH + rows * stride + columns, mask=inside, other=0.0)
     kind = base.dtype.element_ty
     if NORMED:
-        norm = tl.load(norms + rows, mask=inside, other=0.0)
-        query1, query2, key1, key2 = query1 * norm, query2 * norm, key1 * norm, key2 * norm
-        value = (value.to(tl.float32) * norm).to(kind)
+        by = tl.load(inverse_rms + rows, mask=inside, other=0.0)
+        query1, query2, key1, key2 = query1 * by, query2 * by, key1 * by, key2 * by
+        value = (value.to(tl.float32) * by).to(kind)
     return cosine, sine, query1.to(kind), query2.to(kind), key1.to(kind), key2.to(kind), value
 
 
@@ -89,7 +89,7 @@ def _attention(
 
 @triton.jit
 def attention_forward_kernel(
-    qkv, cosine_table, sine_table, norms, out,
+    qkv, cosine_table, sine_table, inverse_rms, out,
     SCALE: tl.constexpr, TOKENS: tl.constexpr, HEADS: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr,
     NORMED: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
@@ -97,7 +97,7 @@ def attention_forward_kernel(
     wide, narrow, rows, half, columns, inside, halves_inside = _place(TOKENS, HEADS, WIDTH, TILE)
     first_token = (tl.program_id(0) // HEADS).to(tl.int64) * TOKENS
     _, _, query1, query2, key1, key2, value = _read(
-        qkv + wide, cosine_table, sine_table, norms + first_token, rows, half, columns, inside, halves_inside,
+        qkv + wide, cosine_table, sine_table, inverse_rms + first_token, rows, half, columns, inside, halves_inside,
         HEADS, WIDTH, NORMED,
     )  # fmt: skip
     weights = _attention(query1, query2, key1, key2, SCALE, TOKENS, TILE, PRECISION)
@@ -121,19 +121,9 @@ def attention_backward_kernel(
 ):  # fmt: skip
     kind = gradient.dtype.element_ty
     wide, narrow, rows, half, columns, inside, halves_inside = _place(TOKENS, HEADS, WIDTH, TILE)
+    nothing = sine_table  # not read: what is learned from was normed before
     cosine, sine, query1, query2, key1, key2, value = _read(
-        qkv + wide,
-        cosine_table,
-        sine_table,
-        sine_table,
-        rows,
-        half,
-        columns,
-        inside,
-        halves_inside,
-        HEADS,
-        WIDTH,
-        False,
+        qkv + wide, cosine_table, sine_table, nothing, rows, half, columns, inside, halves_inside, HEADS, WIDTH, False
     )
     stride: tl.constexpr = 3 * HEADS * WIDTH
     into = gradient + wide
@@ -180,17 +170,19 @@ def short_attention(qkv: Tensor, cosine: Tensor, sine: Tensor, heads: int) -> Te
     batch, tokens, wide = qkv.shape
     out = qkv.new_empty(batch, tokens, wide // 3)
     launch = wrap_triton(attention_forward_kernel)[(batch * heads,)]
-    launch(qkv, cosine, sine, sine, out, NORMED=False, **_launch(qkv, heads))
+    nothing = sine  # not read
+    launch(qkv, cosine, sine, nothing, out, NORMED=False, **_launch(qkv, heads))
     return out
 
 
 @triton_op("goodness::normed_attention", mutates_args={})
-def normed_attention(qkv: Tensor, norms: Tensor, cosine: Tensor, sine: Tensor, heads: int) -> Tensor:
-    """`short_attention` of a projection times its tokens' norms, `[batch, tokens]` in float32; without a gradient."""
+def normed_attention(qkv: Tensor, inverse_rms: Tensor, cosine: Tensor, sine: Tensor, heads: int) -> Tensor:
+    """`short_attention` of a projection of tokens that are not normed yet, times one over the root mean square of each,
+    `[batch, tokens]` in float32; without a gradient."""
     batch, tokens, wide = qkv.shape
     out = qkv.new_empty(batch, tokens, wide // 3)
     launch = wrap_triton(attention_forward_kernel)[(batch * heads,)]
-    launch(qkv, cosine, sine, norms, out, NORMED=True, **_launch(qkv, heads))
+    launch(qkv, cosine, sine, inverse_rms, out, NORMED=True, **_launch(qkv, heads))
     return out
 
 

@@ -27,20 +27,19 @@ PART = 64
 
 @triton.jit
 def tail_kernel(
-    x, mix, project, gate_up, down, query, factors, labels, pooled, energy, handed, turns, images,
+    x, mix, project, gate_up, down, query, factors, labels, pooled, energy, handed, inverse_rms, images,
     EPSILON: tl.constexpr, NORM: tl.constexpr, TOKENS: tl.constexpr, WIDTH: tl.constexpr, HIDDEN: tl.constexpr,
     TILE: tl.constexpr, PART: tl.constexpr, CHUNK: tl.constexpr, STAGES: tl.constexpr, ACTIVATION: tl.constexpr,
     GOES_ON: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """NORM is what a token's is made before its label enters, 0 where it stays as it is.
 
-    The last tile is moved back to where it is full, and writes once more what its neighbour writes. The loop around the
-    feed-forward layer has one round: a loop's own variable is what the compiler puts into shared memory for a matrix
-    product, where the registers would not hold it.
+    Tiles are full: `images` fill them. The loop around the feed-forward layer has one round: a loop's own variable is
+    what the compiler puts into shared memory for a matrix product, where the registers would not hold it.
     """
     kind = x.dtype.element_ty
     IMAGES: tl.constexpr = TILE // TOKENS
-    image = tl.minimum(tl.program_id(0) * IMAGES, images - IMAGES).to(tl.int64)
+    image = tl.program_id(0).to(tl.int64) * IMAGES
     row, column, part = tl.arange(0, TILE), tl.arange(0, WIDTH), tl.arange(0, PART)
     begin = image * (TOKENS * WIDTH)
     mixed = tl.load(x + begin + row[:, None] * WIDTH + column[None, :]).to(tl.float32)
@@ -84,13 +83,14 @@ def tail_kernel(
         whole = tl.reshape(whole.to(kind).to(tl.float32), [IMAGES, TOKENS, WIDTH]) * factor[:, None, :]
         value = tl.reshape(whole, [TILE, WIDTH]).to(kind)
         whole = value.to(tl.float32)
-        tl.store(turns + image * TOKENS + row, tl.rsqrt(tl.sum(whole * whole, axis=1) / WIDTH + EPSILON))
+        tl.store(inverse_rms + image * TOKENS + row, tl.rsqrt(tl.sum(whole * whole, axis=1) / WIDTH + EPSILON))
         tl.store(handed + begin + row[:, None] * WIDTH + column[None, :], value)
 
 
 def serves(tokens: int, width: int, hidden: int, images: int, shared_memory: int) -> bool:
-    """Whether tiles of whole images fill a matrix product, and fit the memory that a program may share, in bytes."""
-    is_whole = tokens > 0 and TILE % tokens == 0 and images * tokens >= TILE
+    """Whether tiles of whole images, all of them full, fill a matrix product and fit the memory that a program may
+    share, in bytes."""
+    is_whole = tokens > 0 and images > 0 and TILE % tokens == 0 and images * tokens % TILE == 0
     return is_whole and width in (64, 128, 256) and hidden % CHUNK == 0 and _stages(width, shared_memory) > 1
 
 
@@ -152,12 +152,12 @@ def tail(
     """
     batch, count, width = tokens.shape
     pooled, energy = tokens.new_empty(batch, width), tokens.new_empty(batch, dtype=torch.float32)
-    handed, turns = torch.empty_like(tokens), tokens.new_empty(batch, count, dtype=torch.float32)
-    wrap_triton(tail_kernel)[(triton.cdiv(batch * count, TILE),)](
-        tokens, mix, project, gate_up, down, query, factors, labels, pooled, energy, handed, turns, batch,
+    handed, inverse_rms = torch.empty_like(tokens), tokens.new_empty(batch, count, dtype=torch.float32)
+    wrap_triton(tail_kernel)[(batch * count // TILE,)](
+        tokens, mix, project, gate_up, down, query, factors, labels, pooled, energy, handed, inverse_rms, batch,
         NORM=norm, ACTIVATION=activation, GOES_ON=True, **_launch(tokens, down, epsilon, shared_memory),
     )  # fmt: skip
-    return pooled, energy, handed, turns
+    return pooled, energy, handed, inverse_rms
 
 
 @triton_op("goodness::last_tail", mutates_args={})
@@ -169,7 +169,7 @@ def last_tail(
     batch, count, width = tokens.shape
     pooled, energy = tokens.new_empty(batch, width), tokens.new_empty(batch, dtype=torch.float32)
     nothing = query  # neither read nor written
-    wrap_triton(tail_kernel)[(triton.cdiv(batch * count, TILE),)](
+    wrap_triton(tail_kernel)[(batch * count // TILE,)](
         tokens, mix, project, gate_up, down, query, nothing, nothing, pooled, energy, nothing, nothing, batch,
         NORM=0.0, ACTIVATION="none", GOES_ON=False, **_launch(tokens, down, epsilon, shared_memory),
     )  # fmt: skip

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from goodness import kernels
-from goodness.model.attention import NORM_EPSILON, widen
+from goodness.model.attention import NORM_EPSILON, AttentionPool, RMSNorm, SelfAttention, widen
 from goodness.model.block import FFBlock
 from goodness.model.feedforward import GEGLU
 from goodness.model.head import AspectHead
@@ -36,10 +36,16 @@ class Taken(NamedTuple):
     of each, `[batch, tokens]` in float32."""
 
     tokens: Tensor
-    turn: Tensor
+    inverse_rms: Tensor
 
 
 Step = Callable[..., tuple[Any, Any]]
+
+UNDERSTOOD: frozenset[type] = frozenset(
+    {FFBlock, ScaleLabel, HybridBody, SelfAttention, GEGLU, AspectHead, AttentionPool, RMSNorm}
+    | {nn.Linear, nn.Sequential, nn.GELU}
+)
+"""All that a block may be made of: a part of any other class, derived ones too, may do something else."""
 
 
 def steps(network: Network, start: Tensor, hypotheses: int) -> tuple[Step, Step] | None:
@@ -48,7 +54,7 @@ def steps(network: Network, start: Tensor, hypotheses: int) -> tuple[Step, Step]
 
 
 def _serves(network: Network, start: Tensor, hypotheses: int) -> bool:
-    if torch.is_grad_enabled() or not kernels.are_used(start) or not _is_dense(network):
+    if torch.is_grad_enabled() or not kernels.are_used(start) or not _is_understood(network):
         return False
     if start.dtype != torch.bfloat16 or kernels.computed_in(start) != torch.bfloat16:
         return False
@@ -56,25 +62,30 @@ def _serves(network: Network, start: Tensor, hypotheses: int) -> bool:
     from goodness.kernels.feedforward import shared_memory
 
     _, tokens, width = start.shape
-    body: Any = network.block(0).body
-    is_mixed = short_attention.serves(start.new_empty(0, tokens, 3 * width), body.attention.heads)
-    hidden, room = body.feedforward.down.in_features, shared_memory(start.device.index or 0)
-    return is_mixed and tail.serves(tokens, width, hidden, hypotheses, room)
-
-
-def _is_dense(network: Network) -> bool:
-    """Whether all blocks are of the one kind, and take and give the same shape."""
-    blocks = [network.block(depth) for depth in range(len(network.blocks))]
-    return len(set(network.shapes)) == 1 and all(
-        type(block) is FFBlock
-        and not block.is_late
-        and (block.label is None or type(block.label) is ScaleLabel)
-        and type(block.head) is AspectHead
-        and type(block.body) is HybridBody
-        and block.body.memory is None
-        and type(block.body.feedforward) is GEGLU
-        for block in blocks
+    projection, room = start.new_empty(0, tokens, 3 * width), shared_memory(start.device.index or 0)
+    bodies: list[Any] = [network.block(depth).body for depth in range(len(network.blocks))]
+    return all(
+        short_attention.serves(projection, body.attention.heads)
+        and tail.serves(tokens, width, body.feedforward.down.in_features, hypotheses, room)
+        for body in bodies
     )
+
+
+def _is_understood(network: Network) -> bool:
+    """Whether the network and all its blocks are as this module has them, and take and give the same shape."""
+    blocks = [network.block(depth) for depth in range(len(network.blocks))]
+    return type(network) is Network and len(set(network.shapes)) == 1 and all(map(_is_plain, blocks))
+
+
+def _is_plain(block: FFBlock) -> bool:
+    """Whether a block is made of parts that are understood, and nobody listens to any of them."""
+    if type(block) is not FFBlock or block.is_late or type(block.body) is not HybridBody:
+        return False
+    if type(block.head) is not AspectHead or not (block.label is None or type(block.label) is ScaleLabel):
+        return False
+    extras = set(block.extras.modules())  # what the objective's terms learn: scoring passes it by
+    parts = [part for part in block.modules() if part not in extras]
+    return all(type(part) in UNDERSTOOD and not part._forward_hooks and not part._forward_pre_hooks for part in parts)
 
 
 def first_scored(
@@ -84,8 +95,8 @@ def first_scored(
     tokens = start.repeat_interleave(len(hypotheses) // max(1, len(start)), dim=0)
     if block.label is not None:
         tokens = block.label(tokens, hypotheses)
-    turn = (widen(tokens).square().mean(dim=-1) + NORM_EPSILON).rsqrt()
-    return later_scored(network, block, Taken(tokens, turn), hypotheses, following)
+    inverse_rms = (widen(tokens).square().mean(dim=-1) + NORM_EPSILON).rsqrt()
+    return later_scored(network, block, Taken(tokens, inverse_rms), hypotheses, following)
 
 
 def later_scored(
@@ -101,7 +112,7 @@ def later_scored(
     tokens, dtype = taken.tokens.contiguous(), taken.tokens.dtype
     attention, layer, room = body.attention, body.feedforward, shared_memory(tokens.device.index or 0)
     qkv = F.linear(tokens, (attention.qkv.weight * body.attention_norm.scale).to(dtype))
-    mix = normed_attention(qkv, taken.turn, attention.cosine.float(), attention.sine.float(), attention.heads)
+    mix = normed_attention(qkv, taken.inverse_rms, attention.cosine.float(), attention.sine.float(), attention.heads)
     by = weights(
         attention.out.weight,
         body.feedforward_norm.scale,
@@ -116,8 +127,8 @@ def later_scored(
     factors = _factors(following, network.classes, tokens)
     norm = tokens.shape[-1] ** 0.25 if network.config.normalise else 0.0
     given = factors, hypotheses, NORM_EPSILON, network.config.activation, norm, room
-    pooled, energy, handed, turn = tail(tokens, mix, *by, *given)
-    return Readings(*head.readings(pooled, energy, hypotheses, None)), Taken(handed, turn)
+    pooled, energy, handed, inverse_rms = tail(tokens, mix, *by, *given)
+    return Readings(*head.readings(pooled, energy, hypotheses, None)), Taken(handed, inverse_rms)
 
 
 def _factors(block: FFBlock, classes: int, tokens: Tensor) -> Tensor:
