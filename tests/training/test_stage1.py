@@ -21,7 +21,7 @@ from goodness.tensor_file import weights_sha256
 from goodness.training.checkpoint import Checkpoints
 from goodness.training.loop import fingerprint
 from goodness.training.run import RunFolder
-from goodness.training.stage1 import build_network
+from goodness.training.stage1 import Stage1, build_network
 from goodness.training.step import Stepper
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 
@@ -178,12 +178,22 @@ def test_best_is_the_latest_of_the_epochs_with_the_highest_validation_accuracy(f
     assert any(not torch.equal(best[name], last[name]) for name in best)
 
 
-def test_of_equally_good_epochs_the_latest_is_best(tmp_path: Any) -> None:
+def test_of_equally_good_epochs_the_latest_is_best_and_judged_once_with_the_last(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain, read = Stage1.readings, []
+    monkeypatch.setattr(Stage1, "readings", lambda self, images: read.append(len(images)) or plain(self, images))
     run = goodness.train(
         shrunk("demo", {**BLOBS, "optim.lr": 1e-9, "keep.evaluate_every": 1}), out=tmp_path / "run", device="cpu"
     )
     assert len({line["val"]["accuracy"] for line in run.metrics}) == 1, "a rate this small changes no prediction"
     assert run.result["weights"]["best"]["epoch"] == 2
+    data = load_data(run.config)
+    views = 2 if data.flips else 1
+    assert read == 3 * [len(data.val)] + views * [len(data.val)] + views * [len(data.test)]
+    of = {name: [row for row in run.result["accuracy"] if row["weights"] == name] for name in ("best", "last")}
+    assert [{**row, "weights": "last"} for row in of["best"]] == of["last"]
+    assert len(of["last"]) == 2 * views * len(run.network().blocks)
 
 
 def test_the_weights_hash_is_of_the_final_network_and_teacher(flipping: Run) -> None:
