@@ -22,7 +22,7 @@ def test_the_paper_has_a_number_for_every_preset_that_it_names() -> None:
         "gated",
         "sprint",
         "demo",
-        *(f"{name}-dense" for name in ("gamma0", "lcff", "cp-fair", "gated", "mgc", "bp-strong")),
+        *(f"{name}-dense" for name in ("gamma0", "lcff", "cp-fair", "gated", "mgc", "mgc-twin", "bp-strong")),
     }
     assert set(presets) - set(PAPER) == ours
 

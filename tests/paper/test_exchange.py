@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -104,6 +105,53 @@ def test_a_stop_between_the_two_renames_leaves_the_older_one(
         put_in_place(building, out)
     assert about_publication(out) == {"scale": "older"}
     assert {path.name for path in tmp_path.iterdir()} == {"out", building.name}
+
+
+@pytest.mark.parametrize("when", ["after the exchange", "by the next process"])
+def test_a_stop_while_the_older_one_is_removed_never_brings_half_of_it_back(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = folder(tmp_path / "out", "older")
+    (out / "tables").mkdir()
+
+    def stopped(path: Path, ignore_errors: bool) -> None:
+        (path / "tables").rmdir()  # half of it
+        raise KeyboardInterrupt
+
+    def remove() -> None:
+        if when == "after the exchange":
+            put_in_place(folder(beside(out, BUILDING), "newer"), out)
+        out.rename(beside(out, OLD))  # as one leaves it that was killed after the exchange
+        folder(out, "newer")
+        with alone_with(out):
+            pass
+
+    with monkeypatch.context() as patched:
+        patched.setattr("goodness.paper.exchange.shutil.rmtree", stopped)
+        with pytest.raises(KeyboardInterrupt):
+            remove()
+    assert about_publication(out) == {"scale": "newer"}
+    shutil.rmtree(out)
+    with alone_with(out):
+        assert not out.exists()
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_publication_leaves_no_folders_above_it(tmp_path: Path) -> None:
+    (tmp_path / "pool").mkdir()
+    (tmp_path / "there").mkdir()
+    for out in (tmp_path / "new" / "deeper" / "out", tmp_path / "there" / "new" / "out"):
+        assert main(["publish", str(tmp_path / "pool"), "--out", str(out)]) == 2
+        assert not out.parent.exists()
+    assert {path.name for path in tmp_path.rglob("*")} == {"pool", "there"}
+    with alone_with(tmp_path / "new" / "out"):
+        folder(tmp_path / "new" / "out", "newer")
+    assert about_publication(tmp_path / "new" / "out") == {"scale": "newer"}
+
+
+def test_a_place_without_a_name_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["publish", str(tmp_path), "--out", "/"]) == 2
+    assert "--out names a folder" in " ".join(capsys.readouterr().err.split())
 
 
 def test_a_copy_as_things_are_keeps_times_and_permissions(tmp_path: Path) -> None:

@@ -259,6 +259,26 @@ def test_early_exit_is_what_half_a_point_buys(pool: Pool, gate: tuple[float, ...
     assert found.details[1].estimate == pytest.approx(np.mean(np.sqrt(gate))), "share of images that leave"
 
 
+@pytest.mark.parametrize(
+    ("gate", "constant", "outcome", "words"),
+    [
+        (0.75, 0.75, "cannot be told yet", "nothing tells the rules apart"),  # of four blocks the first alone is used
+        (0.4, 0.4, "cannot be told yet", "the interval has room for both"),
+        (0.4, 0.75, "does not hold", "it does not"),
+        (0.75, 0.4, "holds", "saves +35.0"),
+    ],
+)
+def test_rules_that_save_the_same_are_not_told_apart(
+    pool: Pool, gate: float, constant: float, outcome: str, words: str
+) -> None:
+    for preset, saved in (("d128-gated-t3-k0", gate), ("d128-cumulative", constant)):
+        pool.add(preset, {"early_exit": [(89.6, saved), (90.0, 0.0)]})
+    found = verdict("gating-helps-early-exit", pool.runs)
+    assert found.outcome == outcome
+    assert words in found.sentence
+    assert found.details[0].estimate == pytest.approx(gate)
+
+
 # Health and accuracy
 
 
@@ -358,6 +378,29 @@ def test_mgc_would_refute_by_moving_accuracy_once_the_blocks_are_healthy(
     pool.add("gamma0-dense", healthy([85.0, 85.2, 85.1], 2.6)).add("lcff-dense", healthy([85.1, 85.0, 85.2], 0.5))
     pool.add("mgc-dense", healthy(mgc, deepest))
     assert verdict("mgc", pool.runs).outcome == outcome
+
+
+@pytest.mark.parametrize(
+    ("mgc", "deepest", "outcome"),
+    [([85.0, 85.1, 85.2], 2.4, "holds"), ([89.0, 89.1, 89.2], 0.3, "cannot be told yet")],
+)
+def test_mgcs_twin_is_told_beside_it_and_decides_nothing(
+    pool: Pool, mgc: list[float], deepest: float, outcome: str
+) -> None:
+    pool.add("gamma0-dense", healthy([85.0, 85.2, 85.1], 2.0)).add("lcff-dense", healthy([85.1, 85.0, 85.2], 0.5))
+    alone = verdict("mgc", pool.add("mgc-dense", healthy(mgc, deepest)).runs)
+    assert "without the compensation" not in alone.sentence
+    assert not any("twin" in one.what for one in alone.details)
+    twin = [{"accuracy": 60.0, "separation": [1, 1, 1, one]} for one in (0.2, 0.4, 0.6)]
+    beside = verdict("mgc", pool.add("mgc-twin-dense", twin).runs)
+    assert alone.outcome == beside.outcome == outcome
+    assert (alone.estimate, alone.low, alone.high) == (beside.estimate, beside.low, beside.high)
+    (row,) = [one for one in beside.details if "twin" in one.what]
+    assert (row.what, row.n) == ("deepest separation, mgc-twin-dense over gamma0-dense", 3)
+    assert row.estimate == pytest.approx(0.2)
+    assert [one for one in beside.details if one != row] == list(alone.details)
+    share = f"separates {deepest / 2:.2f} (95 % interval {deepest / 2:.2f} to {deepest / 2:.2f}, n = 3) times as much"
+    assert f"{share} as the local rule's (without the compensation 0.20 (95 % interval" in beside.sentence
 
 
 def test_mgc_gives_nothing_back_where_the_local_rule_separates_nothing(pool: Pool) -> None:

@@ -107,7 +107,7 @@ def test_a_page_keeps_a_sentence_in_its_cell(trained: Pool) -> None:
 @pytest.mark.parametrize(("scale", "seeds"), [("full", 3), ("short", 3), ("tiny", 2)])
 def test_a_finding_needs_its_presets_with_as_many_seeds_as_the_scale_allows(scale: str, seeds: int) -> None:
     pool = Pool.at(scale)
-    presets = ("mgc-dense", "gamma0-dense", "lcff-dense")
+    presets = ("mgc-dense", "gamma0-dense", "lcff-dense", "mgc-twin-dense")
     assert set(plan(["mgc"], pool).needs) == {(preset, seed) for preset in presets for seed in SEEDS[:seeds]}
     assert set(plan(["mgc"], pool, [7]).needs) == {(preset, 7) for preset in presets}
     assert all(plan(["stage-2-grows-with-classes"], pool).needs.values())  # Stage 2 is what it is about
@@ -122,6 +122,6 @@ def test_a_dry_run_lists_what_a_finding_lacks(
     monkeypatch.chdir(tmp_path)
     assert main(["reproduce", "mgc", "finding:dissociation", "--dry-run", "--json"]) == 0
     cells = json.loads(capsys.readouterr().out)["cells"]
-    named = {*extras.findings()["dissociation"].presets, "mgc-dense"}
+    named = {*extras.findings()["dissociation"].presets, "mgc-dense", "mgc-twin-dense"}
     assert {(one["preset"], one["seed"]) for one in cells} == {(name, seed) for name in named for seed in SEEDS[:3]}
     assert not list(tmp_path.iterdir())

@@ -109,7 +109,7 @@ def test_presets_named_exist_and_every_run_of_the_paper_has_cells() -> None:
         "gated",
         "sprint",
         "demo",
-        *(f"{name}-dense" for name in ("gamma0", "lcff", "cp-fair", "gated", "mgc", "bp-strong")),
+        *(f"{name}-dense" for name in ("gamma0", "lcff", "cp-fair", "gated", "mgc", "mgc-twin", "bp-strong")),
     }
     assert set(presets) - named == ours
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from trained_pools import train
 
 from goodness.cli import main
 from goodness.durable import read_json, write_json
@@ -787,6 +788,19 @@ def test_the_page_says_which_runs_lack_a_second_stage_and_which_shared_their_dev
     (there, lacking), (still, more) = ([int(one or 0) for one in found.groups()] for found in counts if found)
     assert (still, more) == (there - 1, lacking + 1)
     assert "1 shared their device with others" in after
+
+
+def test_the_page_accounts_for_every_run(copied: Pool, tmp_path: Path) -> None:
+    pattern = r"- runs: (\d+),.*findings: (\d+) of \d+ runs(?:, (\d+) more without Stage 2)?(?:, and (\d+) of seeds)?"
+    for beyond in (0, 1):
+        if beyond:
+            train(copied, {("bp-strong", 123): False})
+        publish([copied.path], tmp_path / "out", figures=False)
+        found = re.search(pattern, (tmp_path / "out" / "README.md").read_text(), flags=re.DOTALL)
+        assert found is not None
+        runs, whole, half, others = (int(one or 0) for one in found.groups())
+        assert (runs, others) == (5 + beyond, beyond)
+        assert runs == whole + half + others
 
 
 def test_the_command_line_says_which_runs_are_published(published: Pool, tmp_path: Path, capsys: Any) -> None:

@@ -24,13 +24,35 @@ def test_both_files_follow_from_the_name_and_may_be_drawn_again(name: str, tmp_p
 @pytest.mark.parametrize(("named", "other"), [("a.png", "a.svg"), ("a.svg", "a.png"), ("a", "a.png"), ("a", "a.svg")])
 def test_a_foreign_file_beside_the_named_one_stays(named: str, other: str, tmp_path: Path) -> None:
     Figure((1, 1)).savefig(tmp_path / other)  # drawn by someone else
-    with pytest.raises(UserError, match=f"{other} is there and goodness did not draw it"):
+    with pytest.raises(UserError, match=f"{other} is there and was not drawn by this version of goodness"):
         refuse_foreign_figures(tmp_path / named)
     refuse_foreign_figures(tmp_path / other)
     refuse_foreign_figures(None)
 
 
+@pytest.mark.parametrize("name", [".", "/", "", "..", "figures/..", ".png", "figures/.svg"])
+def test_a_figure_without_a_name_is_refused(name: str) -> None:
+    with pytest.raises(UserError, match="--figure names a file"):
+        refuse_foreign_figures(Path(name))
+
+
+@pytest.mark.parametrize("command", ["bench", "compare"])
+def test_commands_refuse_it_too(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "a.png").mkdir()
+    for figure, words in ((".", "--figure names a file"), (tmp_path / "a.svg", "a.png is a folder")):
+        assert main([command, "demo", "--figure", str(figure)]) == 2
+        assert words in "".join(capsys.readouterr().err.split("\n"))
+
+
+@pytest.mark.parametrize("named", ["a", "a.png", "a.svg"])
+@pytest.mark.parametrize("other", ["a.png", "a.svg"])
+def test_a_folder_in_a_figures_place_is_told_beforehand(named: str, other: str, tmp_path: Path) -> None:
+    (tmp_path / other).mkdir()
+    with pytest.raises(UserError, match=f"{other} is a folder"):
+        refuse_foreign_figures(tmp_path / named)
+
+
 def test_the_benchmark_says_so_before_it_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "speed.svg").write_text("<svg/>")
     assert main(["bench", "demo", "--figure", str(tmp_path / "speed.png")]) == 2
-    assert "goodness did not draw it" in " ".join(capsys.readouterr().err.split())
+    assert "was not drawn by this version of goodness" in " ".join(capsys.readouterr().err.split())

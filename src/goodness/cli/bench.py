@@ -124,9 +124,9 @@ def bench_command(arguments: list[str]) -> int:
     import_plugins(args.plugin)
     if any(not 2 <= count <= MOST_CLASSES for count in args.classes):
         raise UserError(f"--classes must be 2 to {MOST_CLASSES:,} each, got {' '.join(map(str, args.classes))}")
+    refuse_foreign_figures(args.figure)
     for place in (args.out, args.figure):
         _require_place(place)
-    refuse_foreign_figures(args.figure)
     if args.out is not None and args.out.is_file() and _of_bench(args.out) is None:
         raise UserError(f"{args.out} is there and is not of goodness bench; name another file with --out")
     page_place = _page_place(args)

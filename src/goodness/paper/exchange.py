@@ -4,6 +4,7 @@ the older or the newer one. What lies beside it meanwhile has names of its own, 
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import secrets
@@ -21,17 +22,37 @@ BUILDING, OLD = "building", "old"
 @contextlib.contextmanager
 def alone_with(out: Path) -> Iterator[None]:
     """Keep other processes from publishing here, and put right what one that was killed left behind."""
+    if not out.name:
+        raise UserError(f"{out} has no name of its own, and --out names a folder; choose another --out")
+    with _parents_of(out), _locked(out):
+        _put_right(out)
+        yield
+
+
+@contextlib.contextmanager
+def _parents_of(out: Path) -> Iterator[None]:
+    """The folders above, made where they are missing; those that are empty after all are removed again."""
+    missing = list(itertools.takewhile(lambda folder: not os.path.lexists(folder), out.parents))  # the lowest first
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as trouble:
-        raise UserError(f"cannot use {out}: {trouble.strerror}; choose another --out") from trouble
+        try:
+            out.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as trouble:
+            raise UserError(f"cannot use {out}: {trouble.strerror}; choose another --out") from trouble
+        yield
+    finally:
+        for folder in missing:
+            with contextlib.suppress(OSError):  # something lies in it, or it could not be made
+                folder.rmdir()
+
+
+@contextlib.contextmanager
+def _locked(out: Path) -> Iterator[None]:
     place = out.with_name(f".{out.name}.publish.lock")
     lock = acquire(place, folder=out)
     while not _is_at(lock, place):  # its holder removed it after we had opened it
         release(lock)
         lock = acquire(place, folder=out)
     try:
-        _put_right(out)
         yield
     finally:
         with contextlib.suppress(OSError):  # Windows removes no open file; one that stays hinders nobody
@@ -57,7 +78,7 @@ def put_in_place(building: Path, out: Path) -> None:
         if isinstance(trouble, OSError):
             raise RunError(f"could not write {out}: {trouble.strerror}") from trouble
         raise
-    shutil.rmtree(old, ignore_errors=True)
+    _remove(old, out)
 
 
 def is_free(out: Path) -> bool:
@@ -72,9 +93,17 @@ def _put_right(out: Path) -> None:
                 out.rmdir()
             old.rename(out)
         elif is_published(out):
-            shutil.rmtree(old, ignore_errors=True)
+            _remove(old, out)
     for building in _left_beside(out, BUILDING):
         shutil.rmtree(building, ignore_errors=True)
+
+
+def _remove(old: Path, out: Path) -> None:
+    """Remove an older publication, under a name from which nothing is restored: a stop may leave half of it."""
+    going = beside(out, BUILDING)
+    with contextlib.suppress(OSError):  # there is none; or it stays whole, and goes the next time
+        old.rename(going)
+    shutil.rmtree(going, ignore_errors=True)
 
 
 def _left_beside(out: Path, what: str) -> list[Path]:

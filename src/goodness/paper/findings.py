@@ -300,8 +300,9 @@ ALL = (
         says="Under the gate more images can leave at an early block than under a constant gamma, at the same loss.",
         where="sec:secondary_analysis, fig:depth_truncation, fig:early_exit_L8",
         rule=f"Unit: seeds, paired; the largest share of the blocks' work that early exit saves at {LOST} points lost. "
-        "Holds where the gate saves more with its interval; does not where it saves less. The first pair of rules "
-        "that has runs decides.",
+        "Holds where the gate saves more with its interval; does not where it saves less with its interval. The first "
+        "pair of rules that has runs decides; where in all of its runs every image may leave after the first block, "
+        "nothing is decided (added after the first runs).",
         presets=tuple(dict.fromkeys(preset for pair in EARLY for preset in pair)),
         judge=partial(judges.leaving_early, pairs=EARLY),
     ),

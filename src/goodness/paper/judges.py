@@ -19,6 +19,7 @@ from goodness.paper.verdicts import (
     OPEN,
     Verdict,
     measured,
+    not_to_be_told,
     nothing_yet,
     ratio_interval,
     told,
@@ -172,16 +173,20 @@ def leaving_early(runs: Runs, pairs: Sequence[tuple[str, str]]) -> Verdict:
                 details.append(measured(what, mean_interval(list(left.values()))))
         apart = of.differences(runs, gated, constant, saved_by_leaving)
         if apart:
-            verdicts.append((gated, constant, mean_interval(list(apart.values()))))
+            verdicts.append((gated, constant, apart))
     if not verdicts:
         return nothing_yet([preset for pair in pairs for preset in pair], details)
-    gated, constant, found = verdicts[0]
+    gated, constant, apart = verdicts[0]
+    if all(leave_at_once(runs[preset][seed]) for preset in (gated, constant) for seed in apart):
+        why = f"in every run of {gated} and {constant} all images may leave after the first block at no more than"
+        return not_to_be_told(f"{why} {LOST} points lost, so that nothing tells the rules apart", details)
+    found = mean_interval(list(apart.values()))
     saves = f"{gated} saves {written(found.scaled(100), 1)} points more of the work than {constant}"
     if found.low is None or found.high is None:
         outcome, sentence = OPEN, f"{saves}; {too_few(found)}."
     elif found.low > 0:
         outcome, sentence = HOLDS, f"{saves}."
-    elif found.high <= 0:
+    elif found.high < 0:
         outcome, sentence = FAILS, f"{saves}: it does not."
     else:
         outcome, sentence = OPEN, f"{saves}: the interval has room for both."
@@ -207,6 +212,11 @@ def saved_by_leaving(run: Run) -> float | None:
 def left_early(run: Run) -> float | None:
     """The share of images that leave before the last block there; older runs do not have it on record."""
     return earliest_exit(run).get("left")
+
+
+def leave_at_once(run: Run) -> bool:
+    """Whether every image leaves after the first block there: no more can be saved, whatever the rule."""
+    return earliest_exit(run).get("blocks") == 1
 
 
 # Stage 2 and batch size

@@ -127,7 +127,7 @@ def _about(pool: Pool, name: str) -> str:
         f"- scale: `{pool.scale.name}`, {pool.scale.about}"
         + ("" if pool.scale.is_comparable else "; the numbers and what is concluded from them mean nothing"),
         f"- runs: {len(runs)}, {len(stages) - len(runs)} of them with Stage 2",
-        f"- needed by all tables, figures and findings: {pool.counted(_needs(pool))}",
+        f"- needed by all tables, figures and findings: {_needed(pool)}",
         f"- time: {hours:.1f} hours of training{_sharing(runs)}",
         f"- seeds: {', '.join(map(str, sorted({run.config.seed for run in runs})))}",
         f"- hardware: {_counted(one.get('device_name') for one in facts)}",
@@ -169,6 +169,13 @@ def _counted(words: Iterable[Any]) -> str:
 
 def _needs(pool: Pool) -> dict[Need, bool]:
     return union(one.needs(pool.scale) for one in extras.everything())
+
+
+def _needed(pool: Pool) -> str:
+    """How many runs are there of those needed, and how many others: together as many as there are."""
+    needs = _needs(pool)
+    others = sum((preset, seed) not in needs for preset, runs in runs_by_preset(pool).items() for seed in runs)
+    return pool.counted(needs) + (f", and {others} of seeds or presets beyond these" if others else "")
 
 
 def _runs(pool: Pool) -> str:
