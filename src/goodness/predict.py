@@ -15,6 +15,7 @@ from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
 from goodness.model.scoring import Readings
 from goodness.model.stripped import StrippedNetwork
+from goodness.precision import autocast
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -253,14 +254,33 @@ def goodness_of(
     `tta` averages each image's goodness with its mirror image's. `poll` is called between chunks. `compiled` pays
     where many images are scored, or the same number again and again: the blocks are compiled for one size of chunk.
     """
-    rows, labels = chunk_sizes(network, memory_mb)
-    padded, rows, compiled = _portioned(network, images, rows, labels, compiled)
 
-    def score(view: Tensor) -> Tensor:
+    def score(view: Tensor, labels: int, compiled: bool) -> Tensor:
         return block_goodness(network, view, blocks, labels, compiled)
 
+    sizes = chunk_sizes(network, memory_mb)
+    return _over_chunks(score, network, images, sizes, tta=tta, dtype=dtype, poll=poll, compiled=compiled, dim=1)
+
+
+def _over_chunks(
+    score: Callable[[Tensor, int, bool], Tensor],
+    network: Network,
+    images: Tensor,
+    sizes: tuple[int, int],
+    *,
+    tta: bool,
+    dtype: torch.dtype,
+    poll: Callable[[], None],
+    compiled: bool,
+    dim: int = 0,
+) -> Tensor:
+    """What `score` says of views in [0, 1], so many labels at once, with compiled blocks or not: of all images, in
+    chunks of so many, `sizes` being images and labels. `dim` counts the images in it."""
+    rows, labels = sizes
+    padded, rows, compiled = _portioned(network, images, rows, labels, compiled)
     chunks = _views(padded, rows, tta)
-    return torch.cat(list(_scored(score, chunks, network.mean.device, dtype, poll)), dim=1)[:, : len(images)]
+    found = _scored(lambda view: score(view, labels, compiled), chunks, network.mean.device, dtype, poll)
+    return torch.cat(list(found), dim=dim).narrow(dim, 0, len(images))
 
 
 def _portioned(network: Network, images: Tensor, rows: int, labels: int, compiled: bool) -> tuple[Tensor, int, bool]:
@@ -300,14 +320,12 @@ def goodness_and_aspects_of(
     compiled: bool = False,
 ) -> tuple[Tensor, list[Tensor]]:
     """`goodness_of`, and of every block its aspects `[n, classes, A]`, from one pass in the same chunks."""
-    rows, labels = chunk_sizes(network, memory_mb)
-    padded, rows, compiled = _portioned(network, images, rows, labels, compiled)
 
-    def score(view: Tensor) -> Tensor:
+    def score(view: Tensor, labels: int, compiled: bool) -> Tensor:
         return block_readings(network, view, labels, compiled)
 
-    chunks = _views(padded, rows, tta)
-    readings = torch.cat(list(_scored(score, chunks, network.mean.device, dtype, poll)))[: len(images)]
+    sizes = chunk_sizes(network, memory_mb)
+    readings = _over_chunks(score, network, images, sizes, tta=tta, dtype=dtype, poll=poll, compiled=compiled)
     blocks = len(network.blocks)
     widths = [len(network.block(depth).head.names) for depth in range(blocks)]
     goodness, *aspects = readings.split([blocks, *widths], dim=-1)
@@ -331,14 +349,12 @@ def readout_scores(
     `tta` averages each image's logits with its mirror image's. `poll` is called between chunks; `compiled` as in
     `goodness_of`.
     """
-    rows, labels = readout_chunk_sizes(network, memory_mb)
-    padded, rows, compiled = _portioned(network, images, rows, labels, compiled)
 
-    def score(view: Tensor) -> Tensor:
+    def score(view: Tensor, labels: int, compiled: bool) -> Tensor:
         return readout(hypothesis_features(network, view, labels, compiled))
 
-    chunks = _views(padded, rows, tta)
-    return torch.cat(list(_scored(score, chunks, network.mean.device, dtype, poll)))[: len(images)]
+    sizes = readout_chunk_sizes(network, memory_mb)
+    return _over_chunks(score, network, images, sizes, tta=tta, dtype=dtype, poll=poll, compiled=compiled)
 
 
 @torch.no_grad()
@@ -372,7 +388,7 @@ def _scored(
     """Of every chunk of uint8 images, the scores that `score` gives its views in [0, 1], averaged over the views."""
     for views in chunks:
         poll()
-        with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
+        with autocast(device, dtype):
             scores = [score(view.to(device).float() / 255).float() for view in views]
         yield torch.stack(scores).mean(dim=0)
 

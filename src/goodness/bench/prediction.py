@@ -12,9 +12,9 @@ from goodness import graphs, kernels
 from goodness.bench.clock import in_turn
 from goodness.config import Config, override
 from goodness.model.network import Network
+from goodness.precision import autocast
 from goodness.predict import goodness_of, later_block
 from goodness.training.loop import on_device
-from goodness.training.modes import autocast
 
 REPEATS = 3
 PLAIN, WITH_KERNELS = "plain", "kernels"

@@ -13,9 +13,9 @@ from torch import Tensor
 from goodness.config import Config, override
 from goodness.data import sources
 from goodness.data.images import ImageData, Split
+from goodness.precision import autocast
 from goodness.training.backprop import Backprop
 from goodness.training.loop import Loop
-from goodness.training.modes import autocast
 from goodness.training.moment import Measured, Moment
 from goodness.training.run import RunFolder
 from goodness.training.stage1 import Stage1

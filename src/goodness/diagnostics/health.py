@@ -23,6 +23,7 @@ from goodness.errors import UserError
 from goodness.local.routing import routing_measures
 from goodness.model.moe import Routing, load
 from goodness.model.network import Network
+from goodness.precision import autocast
 from goodness.predict import chunk_sizes, goodness_and_aspects_of
 from goodness.runs import Run
 from goodness.training.run import choose_device, choose_dtype
@@ -122,7 +123,7 @@ def _routing(network: Network, rows: Split, memory_mb: int | None, dtype: torch.
     for some in evenly(len(rows), ROUTED_IMAGES).split(chunk_sizes(network, memory_mb)[0]):
         some = some.to(rows.labels.device)
         images, labels = rows.images[some].to(device).float() / 255, rows.labels[some].to(device)
-        with torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32):
+        with autocast(device, dtype):
             tokens = network.tokens(images)
             for depth in range(blocks):
                 output = network.block(depth)(tokens, labels)

@@ -1,4 +1,4 @@
-"""How a run computes, as its configuration and its device have it: compiled, recorded, in which precision."""
+"""How a run computes, as its configuration and its device have it: compiled, recorded."""
 
 from __future__ import annotations
 
@@ -32,7 +32,3 @@ def replays(config: Config, device: torch.device) -> bool:
         return config.step.replay == "on"
     has_experts = getattr(config.model.block, "experts", 1) > 1
     return not has_experts or torch.cuda.get_device_capability(device) >= (9, 0)
-
-
-def autocast(device: torch.device, dtype: torch.dtype) -> torch.autocast:
-    return torch.autocast(device.type, dtype=dtype, enabled=dtype != torch.float32)

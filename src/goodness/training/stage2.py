@@ -16,6 +16,7 @@ from goodness.data.images import ImageData
 from goodness.data.mix import draws_needed, mix
 from goodness.model.network import Network
 from goodness.model.readout import AttentiveReadout
+from goodness.precision import autocast
 from goodness.predict import (
     compiled_rows,
     feature_count,
@@ -25,7 +26,6 @@ from goodness.predict import (
 )
 from goodness.training.draws import key
 from goodness.training.loop import ClassifierLoop, Listener, Plan, under
-from goodness.training.modes import autocast
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import adamw, learning_rate, set_learning_rate
 from goodness.training.run import RunFolder

@@ -25,9 +25,10 @@ from goodness.local.objective import Objective
 from goodness.local.streams import concatenate, positives_of, rows_of, wrong_images
 from goodness.model.block import BlockOutput, FFBlock
 from goodness.model.network import Network
+from goodness.precision import autocast
 from goodness.training.draws import Draws
 from goodness.training.finite import Guard, NonFiniteLoss
-from goodness.training.modes import autocast, compiles, kind_of
+from goodness.training.modes import compiles, kind_of
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import (
     MovingAverage,
