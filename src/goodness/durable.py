@@ -127,6 +127,23 @@ def copy_contents(source: Path, target: Path, *, as_they_are: bool = False) -> N
         raise RunError(f"could not copy {source}: {trouble.strerror or trouble}") from trouble
 
 
+def remove_tree(folder: Path) -> None:
+    """Remove a folder with all that is in it, read-only folders too; what cannot be removed stays. Links are not
+    followed."""
+
+    def make_ours(path: Path) -> None:
+        with contextlib.suppress(OSError):
+            path.chmod(path.stat().st_mode | stat.S_IRWXU)
+
+    if folder.is_dir() and not folder.is_symlink():
+        make_ours(folder)
+    for place, names, _ in os.walk(folder):
+        for path in (Path(place, name) for name in names):
+            if not path.is_symlink():
+                make_ours(path)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
 def read_json(path: str | os.PathLike[str], *, otherwise: str = "start a new run") -> Any:
     """The object in a JSON file; a missing or damaged file is a RunError, which says what to do if there is no copy."""
     try:

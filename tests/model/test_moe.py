@@ -43,6 +43,14 @@ def test_the_mixture_is_the_sum_over_chosen_experts_token_by_token(k: int) -> No
         assert set(routing.chosen[i].tolist()) == set(best)
 
 
+def test_no_tokens_are_no_trouble() -> None:
+    layer = mixture()
+    for x in (randn(0, 8), randn(0, 4, 8)):
+        assert layer(x)[0].shape == x.shape
+        with torch.autocast("cpu", torch.bfloat16):
+            assert layer(x)[0].shape == x.shape
+
+
 @pytest.mark.parametrize("k", [1, 3])
 def test_the_grouped_way_equals_the_plain_way_in_value_and_gradient(k: int) -> None:
     layer = mixture(k=k)

@@ -114,7 +114,7 @@ def test_a_stop_while_the_older_one_is_removed_never_brings_half_of_it_back(
     out = folder(tmp_path / "out", "older")
     (out / "tables").mkdir()
 
-    def stopped(path: Path, ignore_errors: bool) -> None:
+    def stopped(path: Path) -> None:
         (path / "tables").rmdir()  # half of it
         raise KeyboardInterrupt
 
@@ -127,7 +127,7 @@ def test_a_stop_while_the_older_one_is_removed_never_brings_half_of_it_back(
             pass
 
     with monkeypatch.context() as patched:
-        patched.setattr("goodness.paper.exchange.shutil.rmtree", stopped)
+        patched.setattr("goodness.paper.exchange.remove_tree", stopped)
         with pytest.raises(KeyboardInterrupt):
             remove()
     assert about_publication(out) == {"scale": "newer"}

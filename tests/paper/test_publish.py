@@ -809,3 +809,50 @@ def test_the_command_line_says_which_runs_are_published(published: Pool, tmp_pat
     said = capsys.readouterr().out
     assert [line.endswith(", published") for line in said.splitlines() if "seed 42:" in line] == [True]
     assert "1 of 2 runs to do" in said
+
+
+def test_a_run_that_lost_files_takes_no_place_of_a_whole_one(copied: Pool, tmp_path: Path) -> None:
+    out = tmp_path / "publication"
+    publish([copied.path], out, figures=False)
+    spoilt, before = place(copied, "gamma0", 42), files(out / copied.cell("gamma0", 42).folder_name)
+    assert {"run/metrics.jsonl", "run/health.json"} <= before.keys()
+    for name in ("metrics.jsonl", "health.json"):
+        (spoilt / name).unlink()
+    made = publish([copied.path], out, figures=False)
+    assert made.left_out[copied.cell("gamma0", 42).folder_name] == "its metrics.jsonl has 0 of 2 epochs"
+    assert ("gamma0", 42) in made.kept
+    assert files(out / copied.cell("gamma0", 42).folder_name) == before
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "why"),
+    [
+        ("metrics.jsonl", "{}\n{}\n", "is damaged"),
+        ("metrics.jsonl", '{"epoch":0}\n{"epo', "1 of 2 epochs"),
+        ("health.json", "[]", "is damaged"),
+        ("health.json", '{"blo', "is not valid JSON"),
+        ("predictions_test.npz", "", "predictions_test.npz"),
+    ],
+)
+def test_a_damaged_run_is_left_out_with_the_reason(copied: Pool, name: str, content: str, why: str) -> None:
+    (place(copied, "gamma0", 42) / name).write_text(content)
+    made = publish([copied.path], copied.path.parent / "publication", figures=False)
+    assert why in made.left_out[copied.cell("gamma0", 42).folder_name]
+    assert ("gamma0", 42) not in made.runs
+    assert ("gamma0", 123) in made.runs
+
+
+def test_damage_of_a_publication_is_not_copied(published: Pool, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    shutil.copytree(published.path, source)
+    folder = published.cell("gamma0", 42).folder_name
+    (source / folder / "run" / "health.json").write_text('{"blo')
+    second = source / published.cell("gamma0", 123).folder_name / "run" / "readout" / "metrics.jsonl"
+    second.write_text("")
+    made = publish([source], tmp_path / "again", figures=False)
+    assert "health.json" in made.left_out[folder]
+    assert "0 of 1 epochs" in made.left_out[f"{published.cell('gamma0', 123).folder_name}, Stage 2"]
+    assert not (tmp_path / "again" / folder).exists()
+    again = Pool.at("tiny", tmp_path / "again")
+    assert again.run("gamma0", 123) is not None
+    assert again.run("gamma0", 123, readout=True) is None

@@ -91,10 +91,10 @@ class MixtureOfExperts(nn.Module):
         order = keys.argsort(stable=True)  # digit by digit on a GPU: short keys have few
         back = torch.empty_like(order).scatter_(0, order, torch.arange(len(order), device=order.device))
         ends = load(routing).cumsum(dim=0).to(torch.int32)
-        copies = flat.to(dtype).unsqueeze(1).expand(-1, k, -1).reshape(tokens * k, -1)
+        copies = flat.to(dtype).unsqueeze(1).expand(-1, k, -1).reshape(tokens * k, flat.shape[-1])
         hidden = gated(F.grouped_mm(permuted(copies, order, back), self.gate_up.to(dtype), offs=ends))
         outputs = permuted(F.grouped_mm(hidden, self.down.to(dtype), offs=ends), back, order)
-        return (outputs.reshape(tokens, k, -1) * routing.weights.unsqueeze(-1).to(dtype)).sum(dim=1)
+        return (outputs.reshape(tokens, k, flat.shape[-1]) * routing.weights.unsqueeze(-1).to(dtype)).sum(dim=1)
 
     def mix_plainly(self, flat: Tensor, routing: Routing) -> Tensor:
         """The readable twin of `mix`: one expert after the other, each on the tokens that chose it."""

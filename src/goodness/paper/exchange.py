@@ -8,10 +8,10 @@ import itertools
 import os
 import re
 import secrets
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
+from goodness.durable import remove_tree
 from goodness.errors import RunError, UserError
 from goodness.sweep.published import is_published
 from goodness.training.lock import acquire, release
@@ -95,7 +95,7 @@ def _put_right(out: Path) -> None:
         elif is_published(out):
             _remove(old, out)
     for building in _left_beside(out, BUILDING):
-        shutil.rmtree(building, ignore_errors=True)
+        remove_tree(building)
 
 
 def _remove(old: Path, out: Path) -> None:
@@ -103,7 +103,7 @@ def _remove(old: Path, out: Path) -> None:
     going = beside(out, BUILDING)
     with contextlib.suppress(OSError):  # there is none; or it stays whole, and goes the next time
         old.rename(going)
-    shutil.rmtree(going, ignore_errors=True)
+    remove_tree(going)
 
 
 def _left_beside(out: Path, what: str) -> list[Path]:

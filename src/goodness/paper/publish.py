@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from goodness.durable import copy_contents, read_json
-from goodness.errors import UserError
+from goodness.durable import copy_contents, read_json, remove_tree
+from goodness.errors import RunError, UserError
 from goodness.paper import reduced
 from goodness.paper.exchange import BUILDING, alone_with, beside, is_free, put_in_place
 from goodness.paper.pool import Need, Pool, refuse_two_trainings, stage_2, weights
@@ -128,7 +128,7 @@ def _publish(
         write_page(whole, name, figures=figures, earlier=earlier)
         put_in_place(building, out)
     finally:
-        shutil.rmtree(building, ignore_errors=True)
+        remove_tree(building)
     kept = tuple(need for need in needs if need not in gathered.where)
     return Published(out, gathered.scale.name, tuple(gathered.where), kept, gathered.left_out, tuple(earlier), replaced)
 
@@ -179,17 +179,40 @@ def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) 
     gathered = _Gathered(found[0][1], left_out=left_out)
     for folder, one, need in found:
         pool = Pool(folder, one, mixed_versions)
-        here = pool.look(*need)
-        if here.run is None:
-            left_out[pool.cell(*need).folder_name] = here.why
-        else:
-            others = gathered.where.setdefault(need, [])
-            for other in others:
-                refuse_two_trainings(other, pool, need)
-            others.append(pool)
+        here, name = pool.look(*need), pool.cell(*need).folder_name
+        if why := here.why if here.run is None else flaw(here.run):
+            left_out[name] = why
+            continue
+        if (second := stage_2(pool, need)) and (why := flaw(second)):
+            left_out[f"{name}, Stage 2"] = why
+        others = gathered.where.setdefault(need, [])
+        for other in others:
+            refuse_two_trainings(other, pool, need)
+        others.append(pool)
     if not gathered.where:
-        raise UserError(f"no run in {' and '.join(map(str, folders))} is finished; there is nothing to publish")
+        which, why = next(iter(left_out.items()))
+        raise UserError(
+            f"no run in {' and '.join(map(str, folders))} is finished and whole ({which}: {why}); there is nothing to "
+            "publish"
+        )
     return gathered
+
+
+def flaw(run: Run) -> str:
+    """What a finished stage lacks of what is published of it; empty where it is whole."""
+    folder, epochs = RunFolder(run.path, None), run.result["epochs"]
+    try:
+        if len(run.metrics) != epochs:
+            return f"its metrics.jsonl has {len(run.metrics)} of {epochs} epochs"
+        reduced.metrics(run.metrics)
+        if run.stage == "s1":
+            reduced.health(read_json(folder.health_path))
+        read_predicted(run)
+    except (RunError, UserError, OSError) as trouble:
+        return str(trouble)
+    except (AttributeError, KeyError, TypeError, ValueError, IndexError):
+        return f"metrics.jsonl or health.json in {run.path} is damaged"
+    return ""
 
 
 def _what_lies_in(folder: Path, scale: Scale | None) -> tuple[Scale, Need] | None:
@@ -249,12 +272,14 @@ def _refuse_what_does_not_belong_together(pool: Pool) -> None:
 
 
 def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
-    """A run as the first pool has it, and what that lacks from others that have the same training."""
-    runs = [(pool, run) for pool in pools if (run := pool.run(*need)) is not None]
+    """A run as the first pool has it, and what that lacks from others that have the same training.
+
+    The first is whole; what is not is passed over."""
+    runs = [(pool, run) for pool in pools if (run := pool.run(*need)) is not None and not flaw(run)]
     first = runs[0][1]
     same = [(pool, run) for pool, run in runs if weights(run) == weights(first)]
     checked = max((run for _, run in same), key=examples_kept)  # the first of equals
-    readout = next((found for pool, _ in same if (found := stage_2(pool, need))), None)
+    readout = next((found for pool, _ in same if (found := stage_2(pool, need)) and not flaw(found)), None)
     cell = pools[0].cell(*need, readout=readout is not None)
     place = CellFolder(target / cell.folder_name)
     _clear(place)
