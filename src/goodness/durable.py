@@ -19,7 +19,7 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from goodness.errors import RunError
+from goodness.errors import RunError, UserError
 
 PARTIAL = ".partial"  # the ending of unfinished files; after a kill they may stay behind and mean nothing
 
@@ -125,6 +125,21 @@ def copy_contents(source: Path, target: Path, *, as_they_are: bool = False) -> N
     except OSError as trouble:
         shutil.rmtree(target, ignore_errors=True)
         raise RunError(f"could not copy {source}: {trouble.strerror or trouble}") from trouble
+
+
+def require_place(place: Path | None) -> None:
+    """Before minutes of work: the file that is to be written at its end can be, as far as can be told."""
+    if place is None:
+        return
+    try:
+        if place.is_dir():
+            raise UserError(f"{place} is a folder; name a file")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.exists()  # a name that is too long says so
+    except OSError as trouble:
+        raise UserError(f"cannot write to {place}: {trouble.strerror}; choose another place") from None
+    if not os.access(place.parent, os.W_OK) or (place.is_symlink() and not place.exists()):
+        raise UserError(f"cannot write to {place}; choose another place")
 
 
 def remove_tree(folder: Path) -> None:

@@ -52,6 +52,18 @@ def test_a_folder_in_a_figures_place_is_told_beforehand(named: str, other: str, 
         refuse_foreign_figures(tmp_path / named)
 
 
+@pytest.mark.parametrize("name", ["afile/x.png", "dangling.png", f"{'x' * 300}.png"])
+def test_a_place_that_cannot_be_written_is_told_beforehand(name: str, tmp_path: Path) -> None:
+    (tmp_path / "afile").write_text("")
+    (tmp_path / "dangling.png").symlink_to(tmp_path / "nowhere" / "x.png")
+    with pytest.raises(UserError, match=r"cannot write to .*; choose another place"):
+        refuse_foreign_figures(tmp_path / name)
+
+
+def test_only_the_last_ending_is_one() -> None:
+    assert [file.name for file in figure_files(Path("a.svg.png"))] == ["a.svg.png", "a.svg.svg"]
+
+
 def test_the_benchmark_says_so_before_it_measures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "speed.svg").write_text("<svg/>")
     assert main(["bench", "demo", "--figure", str(tmp_path / "speed.png")]) == 2

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +12,7 @@ import tyro
 from goodness.bench import bench, notes, tables
 from goodness.bench.page import HEADING, page
 from goodness.cli.terminal import err, import_plugins, out, parsed, print_json
-from goodness.durable import read_json, write_durably, write_json
+from goodness.durable import read_json, require_place, write_durably, write_json
 from goodness.errors import RunError, UserError
 from goodness.report.figure_files import refuse_foreign_figures
 
@@ -55,20 +54,6 @@ class BenchArgs:
 MOST_CLASSES = 10_000
 
 
-def _require_place(place: Path | None) -> None:
-    """Before minutes of measuring: what is to be written can be."""
-    if place is None:
-        return
-    if place.is_dir():
-        raise UserError(f"{place} is a folder; name a file")
-    try:
-        place.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as trouble:
-        raise UserError(f"cannot write to {place.parent}: {trouble.strerror}; choose another place") from None
-    if not os.access(place.parent, os.W_OK):
-        raise UserError(f"cannot write to {place.parent}; choose another place")
-
-
 def _page_place(args: BenchArgs) -> Path | None:
     """Where the page goes: where it was asked for, or beside the JSON. It takes no other page's place."""
     place = args.page
@@ -78,7 +63,7 @@ def _page_place(args: BenchArgs) -> Path | None:
         return None
     if place in (args.out, args.from_file):
         raise UserError(f"{place} cannot be both the JSON and the page; give the JSON a name that ends in .json")
-    _require_place(place)
+    require_place(place)
     if place.is_file() and not place.read_bytes().startswith(f"{HEADING}: ".encode()):
         raise UserError(f"{place} is there and is no page of goodness bench; name another file with --page or --out")
     return place
@@ -126,7 +111,7 @@ def bench_command(arguments: list[str]) -> int:
         raise UserError(f"--classes must be 2 to {MOST_CLASSES:,} each, got {' '.join(map(str, args.classes))}")
     refuse_foreign_figures(args.figure)
     for place in (args.out, args.figure):
-        _require_place(place)
+        require_place(place)
     if args.out is not None and args.out.is_file() and _of_bench(args.out) is None:
         raise UserError(f"{args.out} is there and is not of goodness bench; name another file with --out")
     page_place = _page_place(args)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from goodness.durable import require_place
 from goodness.errors import UserError
 
 if TYPE_CHECKING:
@@ -17,18 +18,17 @@ _MARKS = {".png": b"Software\0goodness", ".svg": b"<dc:title>goodness</dc:title>
 
 def figure_files(path: Path) -> tuple[Path, Path]:
     """The PNG and the SVG; the path may have the ending of one, or none."""
-    name = path.name.removesuffix(".png").removesuffix(".svg")
-    if name in ("", ".."):
+    name = path.stem if path.suffix in _MARKS else path.name
+    if name in ("", "..", *_MARKS):
         raise UserError(f"--figure names a file, such as figures/speed.png, and {path} does not; name one")
     return path.with_name(f"{name}.png"), path.with_name(f"{name}.svg")
 
 
 def refuse_foreign_figures(path: Path | None) -> None:
     """Naming a file is consent to replace it; one beside it that follows from the name must be ours. A folder that has
-    the name of one is in the way."""
+    the name of one is in the way, and so is whatever else forbids to write there."""
     for file in figure_files(path) if path is not None else ():
-        if file.is_dir():
-            raise UserError(f"{file} is a folder, and a figure would be written there; name another --figure")
+        require_place(file)
         if file != path and file.is_file() and _MARKS[file.suffix] not in file.read_bytes():
             raise UserError(
                 f"{file} is there and was not drawn by this version of goodness; move it away, or name another --figure"
