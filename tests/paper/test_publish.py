@@ -809,3 +809,17 @@ def test_the_command_line_says_which_runs_are_published(published: Pool, tmp_pat
     said = capsys.readouterr().out
     assert [line.endswith(", published") for line in said.splitlines() if "seed 42:" in line] == [True]
     assert "1 of 2 runs to do" in said
+
+
+def test_the_page_says_first_how_short_its_runs_are_and_what_they_say_before_what_is_missing(published: Pool) -> None:
+    page = (published.path / "README.md").read_text()
+    assert page.splitlines()[2].startswith("**2 epochs where the presets have ")
+    assert page.index("## Findings") < page.index("## Tables") < page.index("## Not run")
+    assert "ours-and-the-paper.md" not in page  # which this publication has not beside it
+
+
+def test_the_page_links_to_the_comparison_in_words_where_it_lies(trained: Pool, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "ours-and-the-paper.md").touch()
+    publish([trained.path], tmp_path / "results" / "paper-tiny", figures=False)
+    assert "(../../docs/ours-and-the-paper.md)" in (tmp_path / "results" / "paper-tiny" / "README.md").read_text()
