@@ -77,6 +77,9 @@ def test_the_list_has_a_line_a_table_on_80_columns_and_counts_whole_runs_alone()
         ["12 of 12", "111 h", "1 of 30 near"],
         ["0 of 12", "111 h", "none of ours"],
     ]
+    assert "near:" in written.getvalue()
+    console.print(overview(rows[:1], "full", "one GPU", 80))
+    assert written.getvalue().count("near:") == 1  # told where a row says it
 
 
 def test_what_was_published_is_named_and_how_to_go_on_from_it(
