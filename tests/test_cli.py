@@ -513,3 +513,13 @@ def test_a_readout_is_trained_shown_and_scored_again(
     assert code == 0
     assert "finished already" in error
     assert "Stage 2 test accuracy" in output
+
+
+@pytest.mark.parametrize(
+    ("command", "answer"), [("helth", "did you mean 'health'?"), ("nosuch", "known: audit, bench, ")]
+)
+def test_a_command_that_is_not_there_is_answered_with_one_that_is_like_it_or_with_all(
+    command: str, answer: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([command]) == 2
+    assert answer in capsys.readouterr().err

@@ -26,14 +26,14 @@ class RunError(Exception):
     exit_code = 1
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """The end of an error message: the names closest to `name`, or all of them when nothing is close.
+def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
+    """The end of an error message: the names closest to `name`, or all of them when nothing is close; 1 is the same.
 
     >>> nearest("gated-dens", ["gated-dense", "lcff-dense", "demo"])
     "did you mean 'gated-dense'?"
     """
     names = sorted(set(known))
-    close = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    close = difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
     if close:
         return "did you mean " + " or ".join(f"'{one}'" for one in close) + "?"
     return "known: " + ", ".join(names)

@@ -178,6 +178,8 @@ def test_the_command_prints_writes_and_draws(tmp_path: Path, capsys: pytest.Capt
     shown = capsys.readouterr().out
     assert "images/s" in shown
     assert "TFLOP/s" in shown
+    for file in (written, tmp_path / "bench.md", figure, tmp_path / "speed.svg"):
+        assert str(file) in shown.splitlines()[-1]
     found = json.loads(written.read_text())
     assert [row["name"] for row in found["rows"]] == [subject.name for subject in SIDE_BY_SIDE]
     for row in found["rows"]:

@@ -110,7 +110,7 @@ def test_what_cannot_be_paired_is_said_and_the_rest_is_shown(runs: dict[str, Run
 
     found = compare([one, runs["lcff-dense 2"]])
     assert found["pairs"] == []
-    assert any("share no seed" in line for line in found["missing"])
+    assert any("share no seed" in line and "the same --seed" in line for line in found["missing"])
 
 
 def test_runs_on_other_images_or_in_another_order_are_never_paired(runs: dict[str, Run], tmp_path: Path) -> None:

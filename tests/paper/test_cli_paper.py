@@ -77,6 +77,9 @@ def test_the_list_has_a_line_a_table_on_80_columns_and_counts_whole_runs_alone()
         ["12 of 12", "111 h", "1 of 30 near"],
         ["0 of 12", "111 h", "none of ours"],
     ]
+    assert "near:" in written.getvalue()
+    console.print(overview(rows[:1], "full", "one GPU", 80))
+    assert written.getvalue().count("near:") == 1  # told where a row says it
 
 
 def test_what_was_published_is_named_and_how_to_go_on_from_it(
@@ -246,3 +249,20 @@ def test_figures_and_findings_of_other_modules_are_made_and_shown(
     assert listed["findings"][0]["sentence"] == "On ['gamma0', 'lcff']."
     stands = [(one["label"], one["stands"]) for one in listed["figures"]]
     assert stands == [(name, "complete") for name in ("one_line", "freeriding", "loss_decomposition")]
+
+
+@pytest.mark.parametrize("names", [[], ["freeriding"], ["finding:mgc"]])
+def test_where_nothing_was_run_the_publications_are_named(
+    names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = tmp_path / "results" / "paper-short"
+    place.mkdir(parents=True)
+    (place / "published.json").write_text('{"scale": "short", "mixed_versions": false}')
+    monkeypatch.chdir(tmp_path)
+    hint = f"Published: {' '.join(['goodness', 'paper', *names])} --scale short --out results/paper-short"
+    assert main(["paper", *names]) == 0
+    text = said(capsys)
+    assert text.count(hint) == 1
+    assert text.startswith(hint) == (not names)
+    assert main(["paper", *names, "--scale", "short", "--out", "results/paper-short"]) == 0
+    assert "Published:" not in said(capsys)

@@ -13,6 +13,7 @@ from made_up_runs import checked, made_up
 from goodness.errors import UserError
 from goodness.paper.figures import PaperFigure, figures
 from goodness.paper.figures.sheet import RULES, VARIANTS, name_of, printed_by_block
+from goodness.paper.numbers import of_preset
 from goodness.presets import presets
 from goodness.runs import Run
 from goodness.sweep.theory import keep_theory
@@ -251,3 +252,39 @@ def test_a_real_run_can_be_drawn(tmp_path: Path) -> None:
     assert "measured from its gradients" in words(draw(figures["grad_attenuation"], runs))
     for label in ("depth_truncation", "accuracy_vs_ratio"):
         assert re.search("Not here yet: d128-gamma0", small_print(draw(figures[label], runs)))
+
+
+def test_accuracies_beside_the_papers_with_tta_are_ours_with_tta(pool: Pool) -> None:
+    drawn = draw(figures["dissociation_summary"], pool)
+    assert "Accuracies are with flip TTA." in small_print(drawn)
+    runs = pool["cifar100-gamma0"].values()
+    wanted = sum(100 * run.result["reported"]["accuracy_tta"] for run in runs) / len(runs)
+    assert drawn.axes[1].lines[0].get_ydata()[0] == pytest.approx(wanted)
+
+
+def test_what_goes_along_with_accuracy_is_not_drawn_of_three_variants(pool: Pool) -> None:
+    names = figures["magnitude_vs_sep"].presets
+    draw(figures["magnitude_vs_sep"], {name: pool[name] for name in names[:4]})
+    with pytest.raises(UserError, match="4 variants or more"):
+        figures["magnitude_vs_sep"].draw({name: pool[name] for name in names[:3]})
+
+
+def test_runs_judged_at_few_epochs_say_at_which(tmp_path: Path) -> None:
+    run = made_up(tmp_path, "gamma0", 1)
+    judged = [int(line["epoch"]) + 1 for line in run.metrics if "val" in line]
+    assert len(judged) < 10
+    said = small_print(draw(figures["convergence_speed"], {"gamma0": {1: run}}))
+    assert f"{judged[0]}, " in said
+    assert f" and {judged[-1]} alone." in said
+
+
+def test_the_papers_points_are_spoken_of_where_they_are_drawn(pool: Pool) -> None:
+    assert "Stage 2 with TTA" in small_print(draw(figures["accuracy_vs_ratio"], pool))
+    alone = draw(figures["accuracy_vs_ratio"], {"d128-gamma0": pool["d128-gamma0"]})
+    assert ("the paper's" in small_print(alone)) == bool(printed_ratio("d128-gamma0"))
+    assert "γ = 0 (local)" in words(alone)
+
+
+def printed_ratio(preset: str) -> list[float]:
+    ratios, scores = of_preset(preset, "goodness_ratio"), of_preset(preset, "s2_accuracy_tta")
+    return [one.value for one in ratios if one.value is not None] if scores else []

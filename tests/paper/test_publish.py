@@ -408,13 +408,14 @@ def test_what_is_not_finished_is_left_out_and_named(copied: Pool, tmp_path: Path
     assert re.search(r"^- cp-fair: seed 42; 123", page, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", ["resume", "eval", "readout", "health", "theory", "audit", "cell"])
+@pytest.mark.parametrize("command", ["resume", "eval", "readout", "health --tta", "theory", "audit", "cell"])
 def test_what_needs_weights_says_that_they_were_not_published(
     command: str, published: Pool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = files(published.path)
     for path in (place(published, "gamma0", 42), place(published, "gamma0", 42).parent):
-        assert main([command, str(path)]) == 2
+        name, *options = command.split()
+        assert main([name, str(path), *options]) == 2
         assert "its weights were not published" in " ".join(capsys.readouterr().err.split())
     assert files(published.path) == before
 
@@ -856,3 +857,42 @@ def test_damage_of_a_publication_is_not_copied(published: Pool, tmp_path: Path) 
     again = Pool.at("tiny", tmp_path / "again")
     assert again.run("gamma0", 123) is not None
     assert again.run("gamma0", 123, readout=True) is None
+
+
+def test_the_page_says_first_how_short_its_runs_are_and_what_they_say_before_what_is_missing(published: Pool) -> None:
+    page = (published.path / "README.md").read_text()
+    assert page.splitlines()[2].startswith("**2 epochs where the presets have ")
+    assert page.index("## Findings") < page.index("## Tables") < page.index("## Not run")
+    assert "ours-and-the-paper.md" not in page  # which this publication has not beside it
+
+
+def test_the_page_links_to_the_comparison_in_words_where_it_lies(trained: Pool, tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "ours-and-the-paper.md").touch()
+    publish([trained.path], tmp_path / "results" / "paper-tiny", figures=False)
+    assert "(../../docs/ours-and-the-paper.md)" in (tmp_path / "results" / "paper-tiny" / "README.md").read_text()
+
+
+def test_health_of_a_published_run_is_what_was_measured_when_it_ended(
+    published: Pool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = place(published, "gamma0", 42)
+    kept = read_json(run / "health.json")
+    for path in (run, run.parent):
+        assert main(["health", str(path), "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert {**kept, "convergence": told["convergence"]} == told
+    assert main(["health", str(run)]) == 0
+    assert "verdict" in capsys.readouterr().out
+
+
+def test_a_report_is_never_written_into_a_publication(
+    published: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before, run = files(published.path), place(published, "gamma0", 42)
+    monkeypatch.chdir(tmp_path)
+    assert main(["report", str(run), "--no-figures"]) == 0
+    assert capsys.readouterr().out.strip() == f"report-{run.parent.name}/report.html"
+    assert main(["report", str(run), "--out", str(published.path / "page")]) == 2
+    assert "lies in a publication" in " ".join(capsys.readouterr().err.split())
+    assert files(published.path) == before

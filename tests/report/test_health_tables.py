@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from goodness.diagnostics.block_health import _percent
+from goodness.report.health_tables import _percent as in_table
 from goodness.report.health_tables import pairs_table
 
 
@@ -31,3 +33,8 @@ def test_a_bound_that_allows_everything_is_not_shown(bounds: list[float], has_co
     assert ("86.7 %" in text) == has_column
     assert ("at most:" in text) == has_column
     assert ("too far apart" in text) != has_column
+
+
+@pytest.mark.parametrize("left", [0.0094, 0.00991, 0.0104])
+def test_a_verdict_says_less_than_1_percent_where_the_table_does(left: float) -> None:
+    assert ("less than" in _percent(left)) == (float(in_table(left).removesuffix(" %")) < 1)

@@ -96,7 +96,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     try:
         if command not in COMMANDS:
-            raise UserError(f"unknown command '{command}': {nearest(command, COMMANDS)}")
+            raise UserError(f"unknown command '{command}': {nearest(command, COMMANDS, cutoff=0.6)}")
         return COMMANDS[command](arguments[1:])
     except (UserError, RunError) as trouble:
         err.print(f"[bold red]goodness:[/] {escape(str(trouble))}", soft_wrap=True)

@@ -14,7 +14,7 @@ from goodness.bench.page import HEADING, page
 from goodness.cli.terminal import err, import_plugins, out, parsed, print_json
 from goodness.durable import read_json, require_place, write_durably, write_json
 from goodness.errors import RunError, UserError
-from goodness.report.figure_files import refuse_foreign_figures
+from goodness.report.figure_files import figure_files, refuse_foreign_figures
 
 
 @dataclass(kw_only=True)
@@ -134,4 +134,8 @@ def bench_command(arguments: list[str]) -> int:
         from goodness.report.bench_figure import bench_figure
 
         bench_figure(found, args.figure)
+    written = [place for place in (args.out, page_place) if place is not None]
+    written += figure_files(args.figure) if args.figure is not None else []
+    if written and not args.json:
+        out.print(f"written: {', '.join(map(str, written))}", markup=False, soft_wrap=True)
     return 0

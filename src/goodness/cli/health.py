@@ -22,17 +22,19 @@ from goodness.durable import write_json
 from goodness.errors import UserError
 from goodness.home import from_home
 from goodness.model.network import Network
+from goodness.paper import measured
 from goodness.presets import preset, presets
 from goodness.report import health_tables
 from goodness.report.figure_files import figure_files, refuse_foreign_figures
 from goodness.runs import Run
-from goodness.sweep.published import is_published, refuse_published
+from goodness.sweep.published import is_in_publication, is_published, published_run, refuse_published
 from goodness.sweep.theory import THEORY, examples_kept
 
 
 @dataclass(kw_only=True)
 class HealthArgs:
-    """Which blocks of a finished run work and which ride for free, from its weights and images."""
+    """Which blocks of a finished run work and which ride for free, from its weights and images. Of a published run,
+    which has no weights, what was measured when it ended."""
 
     run: tyro.conf.Positional[Path]
     """The run's folder."""
@@ -59,7 +61,8 @@ class ReportArgs:
     runs: tyro.conf.Positional[tuple[Path, ...]]
     """Folders of runs."""
     out: Path | None = None
-    """The HTML file, or a folder for it; RUN/report.html of the first run by default."""
+    """The HTML file, or a folder for it; RUN/report.html of the first run by default, and for a published run
+    report-NAME/report.html in the current folder."""
     figures: bool = True
     """Whether PNG and SVG files are written too."""
     device: str = "cpu"
@@ -145,9 +148,12 @@ class AuditArgs:
 def health_command(arguments: list[str]) -> int:
     args = parsed(HealthArgs, arguments, "goodness health")
     import_plugins(args.plugin)
-    refuse_published(args.run)
-    run = api.load(args.run)
-    found = health(run, split=args.split, tta=args.tta, device=str(api.choose_device(args.device)))
+    published = published_run(args.run)
+    run = api.load(published or args.run)
+    if published is None:
+        found = health(run, split=args.split, tta=args.tta, device=str(api.choose_device(args.device)))
+    else:
+        found = _published_health(args, run)
     if args.json:
         reached = {str(share): convergence(run.metrics, share / 100) for share in (95, 99)}
         print_json({**found, "convergence": reached})
@@ -159,6 +165,22 @@ def health_command(arguments: list[str]) -> int:
     return 0
 
 
+def _published_health(args: HealthArgs, run: Run) -> dict[str, Any]:
+    """What a run measured as it ended, where that is what was asked for."""
+    found = measured.health(run)
+    if not found or (found.get("split"), found.get("tta")) != (args.split, args.tta):
+        refuse_published(args.run)
+    return found
+
+
+def _report_place(run: Run) -> Path:
+    """Beside the run's files; of a published run, whose folder stays as it was published, in the current folder."""
+    if not is_in_publication(run.path):
+        return run.path / "report.html"
+    names = [name for name in run.path.resolve().parts[-3:] if name not in ("run", "readout")]
+    return Path(f"report-{names[-1]}")
+
+
 def report_command(arguments: list[str]) -> int:
     from goodness.report.page import write_report
 
@@ -167,7 +189,9 @@ def report_command(arguments: list[str]) -> int:
     runs = [api.load(path) for path in args.runs]
     if not runs:
         raise UserError("name at least one run: goodness report RUN [RUN ...]")
-    page = write_report(runs, args.out or runs[0].path / "report.html", figures=args.figures, device=args.device)
+    if args.out is not None and is_in_publication(args.out):
+        raise UserError(f"{args.out} lies in a publication, which stays as it was published: choose another --out")
+    page = write_report(runs, args.out or _report_place(runs[0]), figures=args.figures, device=args.device)
     out.print(f"{page}", markup=False, soft_wrap=True)
     return 0
 

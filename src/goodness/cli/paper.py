@@ -4,7 +4,7 @@ makes them."""
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -102,6 +102,9 @@ def paper_command(arguments: list[str]) -> int:
             _print_figure(_figure(one.figure, pool, seeds, args), pool)
         elif one.finding:
             _print_lines(judged.lines(judged.judge(one.finding, pool, seeds)))
+    needs = union(part.needs(pool.scale, seeds) for one in asked for part in one)
+    if needs and len(pool.missing(needs)) == len(needs) and not pool.without_stage_2(needs):
+        _print_lines(_publications(args, args.names))
     return 0
 
 
@@ -171,6 +174,7 @@ def _list(pool: Pool, seeds: list[int] | None, args: PoolArgs) -> int:
         verdicts = [judged.as_dict(one) for one in judged.judge_all(pool, seeds)]
         print_json({"scale": pool.scale.name, "tables": tables, "figures": figures, "findings": verdicts})
         return 0
+    _print_lines(_publications(args))
     out.print(overview([*tables, *figures], pool.scale.name, pool.scale.machine, out.width))
     if verdicts := judged.judge_all(pool, seeds):  # behind the overview: some take a while to judge
         out.print(findings_table([judged.as_dict(one) for one in verdicts]))
@@ -183,11 +187,15 @@ def _list(pool: Pool, seeds: list[int] | None, args: PoolArgs) -> int:
         markup=False,
         soft_wrap=True,
     )
-    if args.out is None:
-        for place in filter(is_published, sorted(Path("results").glob("*"))):
-            scale = about_publication(place).get("scale")
-            out.print(f"Published: goodness paper --scale {scale} --out {place}", markup=False, soft_wrap=True)
     return 0
+
+
+def _publications(args: PoolArgs, names: Iterable[str] = ()) -> Iterator[str]:
+    """Commands that show the same of the publications in this folder's results/, unless a place was named."""
+    for place in filter(is_published, sorted(Path("results").glob("*")) if args.out is None else ()):
+        scale = about_publication(place).get("scale")
+        words = ["goodness", "paper", *names, "--scale", str(scale), "--out", str(place)]
+        yield f"Published: {shlex.join(words)}"
 
 
 def _standing_of_table(one: PaperTable, pool: Pool, seeds: list[int] | None) -> dict[str, Any]:

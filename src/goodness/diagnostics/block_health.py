@@ -323,4 +323,4 @@ def _ratio(value: float, to: float) -> float | None:
 
 
 def _percent(share: float) -> str:
-    return "less than 1 %" if 0 < share < 0.01 else f"{100 * share:.0f} %"
+    return "less than 1 %" if 0 < share < 0.0095 else f"{100 * share:.0f} %"

@@ -172,7 +172,7 @@ def _pair(
     shared = sorted(of_a.keys() & of_b.keys())
     if not shared:
         if of_a and of_b:
-            missing.append(f"{a} and {b} share no seed; not compared")
+            missing.append(f"{a} and {b} share no seed; not compared: train both with the same --seed")
         return None
     for seed in shared:
         same = np.array_equal(of_a[seed].indices, of_b[seed].indices)

@@ -4,10 +4,16 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from torch import Tensor
 from torch.library import triton_op
+
+# torch looks for kernels in every such operator, and warns where there is no Triton to find any with.
+logging.getLogger("torch._library.triton").addFilter(
+    lambda record: not record.getMessage().startswith("Triton not available")
+)
 
 
 @triton_op("goodness::permuted", mutates_args={})

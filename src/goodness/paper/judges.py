@@ -119,8 +119,11 @@ def truncation(runs: Runs, presets: Sequence[str], keep: int, share: float) -> V
     elif not unsure:
         outcome, sentence = HOLDS, f"{least}; all are above {100 * share:.0f} % with their intervals."
     else:
+        below = sum(ratio.high is not None and ratio.high < share for _, ratio, _ in found)
+        wholly = f"{below} it lies wholly below, as one of many may by chance" if below else "none it lies wholly below"
         sentence = (
-            f"{least}; of {len(unsure)} the interval reaches below {100 * share:.0f} %, and of none it ends there."
+            f"{least}; for {len(unsure)} of {len(found)} networks the 95 % interval includes values below "
+            f"{100 * share:.0f} %, for {wholly}."
         )
         outcome = OPEN
     return told(outcome, sentence, what, worst, "images", share, details)

@@ -16,6 +16,8 @@ from goodness.paper.pool import Need, Pool, default_pool
 from goodness.paper.reproduce import FIGURES, TABLES
 from goodness.paper.suites import paper_tables, union
 from goodness.paper.writing import FORMATS, csv_text, markdown, markdown_line, title
+from goodness.presets import preset as preset_of
+from goodness.presets import presets
 from goodness.runs import Run, environment_of
 from goodness.stats import mean_and_std
 from goodness.sweep.cell import CellFolder
@@ -42,11 +44,11 @@ def write_page(pool: Pool, name: str, *, figures: bool = True, earlier: Iterable
     parts = [
         _about(pool, name),
         _runs(pool),
-        _missing(pool),
-        _earlier(earlier),
+        _findings(verdicts),
         _tables(pool, filled),
         _figures(drawn, undrawn) if figures else "",
-        _findings(verdicts),
+        _missing(pool),
+        _earlier(earlier),
     ]
     _write(pool, README, "\n\n".join(part for part in parts if part) + "\n")
 
@@ -79,8 +81,6 @@ def require_folder(folder: Path) -> None:
 
 def runs_by_preset(pool: Pool) -> dict[str, dict[int, Run]]:
     """Every finished run that lies in the pool, presets in the order of their names."""
-    from goodness.presets import presets
-
     found = {preset: pool.runs(preset) for preset in sorted(presets)}
     return {preset: runs for preset, runs in found.items() if runs}
 
@@ -122,7 +122,8 @@ def _about(pool: Pool, name: str) -> str:
     lines = [
         f"# The paper's tables at the scale `{pool.scale.name}`",
         "",
-        "Made by `goodness publish`, from the runs; nothing here is written by hand.",
+        *_how_short(pool, runs),
+        f"Made by `goodness publish`, from the runs; nothing here is written by hand.{_in_words(pool)}",
         "",
         f"- scale: `{pool.scale.name}`, {pool.scale.about}"
         + ("" if pool.scale.is_comparable else "; the numbers and what is concluded from them mean nothing"),
@@ -135,7 +136,7 @@ def _about(pool: Pool, name: str) -> str:
         f"- source code (hash): {_counted(str(one.get('source'))[:12] for one in facts)}",
         f"- begun: {days[0]} to {days[-1]}" if days else "",
         "",
-        "Made again, and read, by:",
+        "Made again, and read, by these; the first trains these runs and all the others that the tables need:",
         "",
         f"    goodness reproduce all --scale {pool.scale.name}",
         f"    goodness publish {default_pool(pool.scale.name).as_posix()} --out {called}{mixed}",
@@ -145,6 +146,29 @@ def _about(pool: Pool, name: str) -> str:
         "its `published.json` has the SHA-256 of the full predictions, its `result.json` that of the weights.",
     ]
     return "\n".join(lines)
+
+
+def _how_short(pool: Pool, runs: Iterable[Run]) -> list[str]:
+    """How many epochs the runs have, and how many their presets; nothing of runs that are as long as these."""
+    epochs = [(run.config.epochs, preset_of(run.config.preset).epochs) for run in runs]
+    if all(here == whole for here, whole in epochs):
+        return []
+    ours, whole = (_from_to(column) for column in zip(*epochs))
+    limits = ": rows of a table may be compared with each other, not with the paper" if pool.scale.is_comparable else ""
+    return [f"**{ours} epochs where the presets have {whole}{limits}.**", ""]
+
+
+def _from_to(numbers: Iterable[int]) -> str:
+    low, *_, high = sorted([*numbers] * 2)
+    return str(low) if low == high else f"{low} to {high}"
+
+
+WORDS = "../../docs/ours-and-the-paper.md"
+
+
+def _in_words(pool: Pool) -> str:
+    """A link to the page that tells ours from the paper's, of a publication that lies in this project's results/."""
+    return f" Where ours and the paper part, in words: [{Path(WORDS).name}]({WORDS})." * (pool.path / WORDS).is_file()
 
 
 def _sharing(runs: Iterable[Run]) -> str:

@@ -32,9 +32,11 @@ def overview(rows: Sequence[dict[str, Any]], scale: str, machine: str, width: in
         number = str(row["number"] or "")
         shows = [escape(row["caption"])] if width >= ROOM else []
         table.add_row(number, row["label"], *shows, runs, left, _at_a_glance(row))
+    has_near = any(_at_a_glance(row).endswith(" near") for row in rows)
+    near = "near: numbers that lie near the paper's, of those learned; " if has_near else ""
     table.caption = (
-        "runs: those that are whole; near: numbers that lie near the paper's, of those learned; left: an estimate of "
-        f"what is missing, on {machine}, one run after the other."
+        f"runs: those that are whole; {near}left: an estimate of what is missing, on {machine}, one run after the "
+        "other."
     )
     table.caption_justify = "left"
     return table

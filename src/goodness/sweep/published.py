@@ -19,6 +19,17 @@ def is_published(path: str | os.PathLike[str]) -> bool:
     return (Path(path) / PUBLISHED).is_file()
 
 
+def is_in_publication(path: str | os.PathLike[str]) -> bool:
+    """Whether a file or folder of this name would lie in a published run, or in a publication."""
+    place = Path(path).resolve()
+    return any(map(is_published, (place, *place.parents)))
+
+
+def published_run(path: str | os.PathLike[str]) -> Path | None:
+    """The published run in this folder, which may be its cell's; None where there is none."""
+    return next((place for place in (Path(path), Path(path) / "run") if is_published(place)), None)
+
+
 def about_publication(path: str | os.PathLike[str]) -> dict[str, Any]:
     """What the publication in this folder says of itself, `scale` and `mixed_versions`; nothing where there is none."""
     if not is_published(path):
@@ -32,5 +43,5 @@ def about_publication(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 def refuse_published(path: str | os.PathLike[str]) -> None:
     """Refuse what needs the weights of a run that was published without; a cell's folder counts as its run's."""
-    if is_published(path) or is_published(Path(path) / "run"):
+    if published_run(path) is not None:
         raise UserError(f"{path} is a published run: its weights were not published, train it again to have them")

@@ -117,6 +117,8 @@ def aspect_ema_ablation(sheet: Sheet) -> None:
 
 FEWEST = 5
 """Points that a correlation is told of."""
+FEWEST_VARIANTS = 4
+"""Points that are drawn at all, where the figure is about how they lie."""
 
 
 def _in_words(found: Interval) -> str:
@@ -139,20 +141,20 @@ def _correlation(points: Sequence[tuple[float, float]]) -> Interval | None:
 def accuracy_vs_ratio(sheet: Sheet) -> None:
     axes = sheet.panels("Do healthier deep blocks come with a better accuracy?", size=(7.8, 4.6))[0]
     points: list[tuple[float, float]] = []
-    for scale, marker, label in (("d128-", "o", "four blocks"), ("l8-", "s", "eight blocks")):
-        for place, name in enumerate(one for one in sheet.presets if one.startswith(scale)):
-            x = of.mean_of(sheet.runs, name, lambda run: of.first_to_last(run, "g_pos"))
-            y = of.mean_of(sheet.runs, name, of.accuracy)
-            if x is None or y is None:
-                continue
-            points.append((x, y))
-            axes.plot(
-                x, y, marker, color=WORKS if scale == "l8-" else RIDES, label="" if place else label, markersize=7
-            )
-            ratio = [one.value for one in of_preset(name, "goodness_ratio") if one.value is not None]
-            accuracy = [one.value for one in of_preset(name, "s2_accuracy_tta") if one.value is not None]
-            if ratio and accuracy:
-                sheet.paper(axes, ratio[:1], accuracy[:1], WORKS if scale == "l8-" else RIDES)
+    for name in sheet.presets:
+        ratios = of.over_seeds(sheet.runs, name, lambda run: of.first_to_last(run, "g_pos"))
+        accuracies = of.over_seeds(sheet.runs, name, of.accuracy)
+        if not ratios or not accuracies:
+            continue
+        x, y = mean_and_std(list(ratios.values())), mean_and_std(list(accuracies.values()))
+        points.append((x.mean, y.mean))
+        marker, colour = "s" if name.startswith("l8-") else "o", colour_of(name)
+        axes.plot(x.mean, y.mean, marker, color=colour, label=name_of(name), markersize=7)
+        axes.errorbar(x.mean, y.mean, xerr=x.std, yerr=y.std, color=colour, capsize=2, linewidth=1.2)
+        ratio = [one.value for one in of_preset(name, "goodness_ratio") if one.value is not None]
+        accuracy = [one.value for one in of_preset(name, "s2_accuracy_tta") if one.value is not None]
+        if ratio and accuracy:
+            sheet.paper(axes, ratio[:1], accuracy[:1], colour)
     sheet.need(points, "positive goodness in the first and last block")
     found = _correlation(points) if len(points) >= FEWEST else None
     printed = next(one.value for one in table("in_text") if one.column.startswith("r of goodness ratio"))
@@ -161,7 +163,10 @@ def accuracy_vs_ratio(sheet: Sheet) -> None:
         axes.set_title(says, fontsize=10, loc="left")
     axes.set_xlabel("goodness of the last block ÷ goodness of the first (below 1: it rides)")
     axes.set_ylabel("test accuracy (%)")
-    sheet.notes.append("A point is a rule. Ours: Stage 1; the paper's: Stage 2 with TTA.")
+    shapes = {"d128-": "circles: four blocks", "l8-": "squares: eight blocks"}
+    shown = [words for start, words in shapes.items() if any(name.startswith(start) for name in sheet.presets)]
+    sheet.notes.append(f"A point is a rule, lines the standard deviation over seeds; {', '.join(shown)}.")
+    sheet.notes += ["Ours: Stage 1; the paper's: Stage 2 with TTA."] if sheet.has_paper else []
     sheet.legend(axes)
 
 
@@ -171,15 +176,15 @@ def accuracy_vs_ratio(sheet: Sheet) -> None:
     VARIANTS,
 )
 def magnitude_vs_sep(sheet: Sheet) -> None:
-    left, right = sheet.panels("What goes along with accuracy: large goodness, or separation?", columns=2, share_y=True)
-
     def magnitude(run: Run) -> float | None:
         return sum(of.by_block(run, "g_pos")) or None
 
     def separation(run: Run) -> float | None:
         return of.deepest(run, "sep_rate")
 
-    drawn = False
+    known = [name for name in sheet.presets if of.mean_of(sheet.runs, name, magnitude) is not None]
+    sheet.need(len(known) >= FEWEST_VARIANTS, f"goodness by block of {FEWEST_VARIANTS} variants or more")
+    left, right = sheet.panels("What goes along with accuracy: large goodness, or separation?", columns=2, share_y=True)
     for axes, measure, column in ((left, magnitude, "r of g+ L3"), (right, separation, "r of sep_nl L3")):
         points: list[tuple[float, float]] = []
         for name in sheet.presets:
@@ -188,12 +193,10 @@ def magnitude_vs_sep(sheet: Sheet) -> None:
                 points.append((x, y))
                 marker = "o" if dash_of(name) == "-" else "^"
                 axes.plot(x, y, marker, color=colour_of(name), label=name, markersize=7)
-        drawn = drawn or bool(points)
         found = _correlation(points) if len(points) >= FEWEST else None
         printed = next(one.value for one in table("in_text") if one.column.startswith(column))
         ours = _in_words(found) if found is not None else "too few variants for a correlation"
         axes.set_title(f"{ours}\nthe paper: r = {printed:.2f}, n = 13", fontsize=9.5, loc="left")
-    sheet.need(drawn, "goodness by block")
     left.set_xlabel("goodness under the right label,\nall blocks together")
     right.set_xlabel("share of images whose right label leads\na mined wrong one, all blocks")
     left.set_ylabel("test accuracy (%)")
@@ -210,7 +213,12 @@ def dissociation_summary(sheet: Sheet) -> None:
     health = {
         name: of.over_seeds(sheet.runs, name, lambda run: of.deepest(run, "sep_cur_mined")) for name in sheet.presets
     }
-    scores = {name: of.over_seeds(sheet.runs, name, of.accuracy) for name in sheet.presets}
+    with_tta = all(
+        of.accuracy(run, tta=True) is not None for by_seed in sheet.runs.values() for run in by_seed.values()
+    )
+    scores = {
+        name: of.over_seeds(sheet.runs, name, lambda run: of.accuracy(run, tta=with_tta)) for name in sheet.presets
+    }
     names = [name for name in sheet.presets if health[name] and scores[name]]
     sheet.need(names, "separation by block")
     deep, accuracy = ([sum(found[name].values()) / len(found[name]) for name in names] for found in (health, scores))
@@ -235,9 +243,10 @@ def dissociation_summary(sheet: Sheet) -> None:
         axes.set_xlim(-0.6, len(names) - 0.4)
     left.set_ylabel("right label's goodness minus that of a\nmined wrong one, deepest block alone")
     left.axhline(0, color="black", linewidth=0.8)
-    right.set_ylabel("test accuracy (%), Stage 1")
+    right.set_ylabel(f"test accuracy (%), Stage 1{', flip TTA' if with_tta else ''}")
     room_for_accuracies(right, [value for found in scores.values() for value in found.values()] + _paper_scores(names))
-    sheet.notes.append("Black: standard deviation over seeds. The paper's accuracies are with TTA.")
+    views = "Accuracies are with flip TTA." if with_tta else "Our accuracies are without TTA, the paper's with it."
+    sheet.notes.append(f"Black: standard deviation over seeds. {views}")
     sheet.legend(left)
 
 

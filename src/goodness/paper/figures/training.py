@@ -10,6 +10,7 @@ from goodness.paper.figures.depth import SEPARATION
 from goodness.paper.figures.sheet import INK, Sheet, colour_of, depth_colour, name_of, paper_figure, shade, zero_line
 from goodness.paper.numbers import of_preset
 from goodness.report.ink import COLOURS, WORKS, whole_numbers
+from goodness.report.words import listed
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 MARKED = 30
 """Up to so many epochs a curve has markers."""
+FEW = 10
+"""Validations of a run; with fewer it is told when they were, since between them nothing is seen."""
 
 
 def _first(sheet: Sheet, name: str) -> Run:
@@ -171,6 +174,9 @@ def convergence_speed(sheet: Sheet) -> None:
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("epochs until validation accuracy reaches that share of its best")
     sheet.notes.append("Ticks: single seeds.")
+    judged = [[epoch for epoch, _ in of.validation(run)] for by in sheet.runs.values() for run in by.values()]
+    if few := sorted({epoch for epochs in judged if len(epochs) < FEW for epoch in epochs}):
+        sheet.notes.append(f"Validated after epochs {listed([str(epoch) for epoch in few])} alone.")
     sheet.legend(axes)
 
 
