@@ -22,7 +22,7 @@ TILE, CHUNK = 128, 32
 
 
 @triton.jit
-def share(x):
+def _share(x):
     """P(Z <= x) for float32, a polynomial between -4.2 and 4.2; x times it is GELU, right to 9e-5.
 
     A twentieth of what bfloat16 rounds a one by, and without the special functions, of which a processor has few.
@@ -40,6 +40,24 @@ def share(x):
 
 
 @triton.jit
+def added(
+    value, mixed, turn, gate_up, down,
+    WIDTH: tl.constexpr, HIDDEN: tl.constexpr, TILE: tl.constexpr, CHUNK: tl.constexpr, STAGES: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """`mixed` and what the layer makes of the tile `value`, times `turn`, one over its root mean square."""
+    column, pair, unit = tl.arange(0, WIDTH), tl.arange(0, 2 * CHUNK), tl.arange(0, CHUNK)
+    for first in tl.range(0, HIDDEN, CHUNK, num_stages=STAGES):  # pyright: ignore[reportGeneralTypeIssues]
+        into = tl.load(gate_up + (2 * first + pair)[:, None] * WIDTH + column[None, :])
+        both = tl.dot(value, tl.trans(into), input_precision=PRECISION) * turn[:, None]
+        gate, up = tl.split(tl.reshape(both, [TILE, CHUNK, 2]))
+        hidden = (gate * _share(gate) * up).to(value.dtype)
+        back = tl.load(down + (first + unit)[:, None] * WIDTH + column[None, :])
+        mixed = tl.dot(hidden, back, mixed, input_precision=PRECISION)
+    return mixed
+
+
+@triton.jit
 def feedforward_kernel(
     x, gate_up, down, out, rows,
     EPSILON: tl.constexpr, WIDTH: tl.constexpr, HIDDEN: tl.constexpr, TILE: tl.constexpr, CHUNK: tl.constexpr,
@@ -53,14 +71,7 @@ def feedforward_kernel(
     value = tl.load(x + where, mask=inside, other=0.0)
     mixed = value.to(tl.float32)
     turn = tl.rsqrt(tl.sum(mixed * mixed, axis=1) / WIDTH + EPSILON)
-    pair, unit = tl.arange(0, 2 * CHUNK), tl.arange(0, CHUNK)
-    for first in tl.range(0, HIDDEN, CHUNK, num_stages=STAGES):  # pyright: ignore[reportGeneralTypeIssues]
-        into = tl.load(gate_up + (2 * first + pair)[:, None] * WIDTH + column[None, :])
-        both = tl.dot(value, tl.trans(into), input_precision=PRECISION) * turn[:, None]
-        gate, up = tl.split(tl.reshape(both, [TILE, CHUNK, 2]))
-        hidden = (gate * share(gate) * up).to(kind)
-        back = tl.load(down + (first + unit)[:, None] * WIDTH + column[None, :])
-        mixed = tl.dot(hidden, back, mixed, input_precision=PRECISION)
+    mixed = added(value, mixed, turn, gate_up, down, WIDTH, HIDDEN, TILE, CHUNK, STAGES, PRECISION)
     tl.store(out + where, mixed.to(kind), mask=inside)
 
 

@@ -19,7 +19,7 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import triton_op, wrap_triton
 
-from goodness.kernels.feedforward import CHUNK, TILE, share, woven
+from goodness.kernels.feedforward import CHUNK, TILE, added, woven
 
 PART = 64
 """Columns of the attention's mix that enter the projection at once."""
@@ -49,15 +49,8 @@ def tail_kernel(
         mixed = tl.dot(given, tl.trans(into), mixed, input_precision=PRECISION)
     turn = tl.rsqrt(tl.sum(mixed * mixed, axis=1) / WIDTH + EPSILON)
     value = mixed.to(kind)
-    pair, unit = tl.arange(0, 2 * CHUNK), tl.arange(0, CHUNK)
     for _ in range(tl.minimum(images, 1)):
-        for first in tl.range(0, HIDDEN, CHUNK, num_stages=STAGES):  # pyright: ignore[reportGeneralTypeIssues]
-            into = tl.load(gate_up + (2 * first + pair)[:, None] * WIDTH + column[None, :])
-            both = tl.dot(value, tl.trans(into), input_precision=PRECISION) * turn[:, None]
-            gate, up = tl.split(tl.reshape(both, [TILE, CHUNK, 2]))
-            hidden = (gate * share(gate) * up).to(kind)
-            back = tl.load(down + (first + unit)[:, None] * WIDTH + column[None, :])
-            mixed = tl.dot(hidden, back, mixed, input_precision=PRECISION)
+        mixed = added(value, mixed, turn, gate_up, down, WIDTH, HIDDEN, TILE, CHUNK, STAGES, PRECISION)
         value = tl.zeros([TILE, WIDTH], kind)
 
     whole = mixed.to(kind).to(tl.float32)
