@@ -119,7 +119,8 @@ def _publish(
         before = Pool(out, gathered.scale, mixed_versions)
         replaced = _replaced(before, gathered)
         for need, having in gathered.where.items():
-            _publish_cell([*having, before], need, building)
+            old = before.run(*need)
+            _publish_cell([*having, before] if old is not None and not flaw(old) else having, need, building)
         _write(building / PUBLISHED, {"scale": gathered.scale.name, "mixed_versions": mixed_versions})
         whole = Pool(building, gathered.scale, mixed_versions)
         _refuse_what_does_not_belong_together(whole)
@@ -202,9 +203,10 @@ def flaw(run: Run) -> str:
     """What a finished stage lacks of what is published of it; empty where it is whole."""
     folder, epochs = RunFolder(run.path, None), run.result["epochs"]
     try:
-        if len(run.metrics) != epochs:
-            return f"its metrics.jsonl has {len(run.metrics)} of {epochs} epochs"
-        reduced.metrics(run.metrics)
+        lines = run.metrics
+        if len(lines) != epochs:
+            return f"its metrics.jsonl has {len(lines)} of {epochs} epochs"
+        reduced.metrics(lines)
         if run.stage == "s1":
             reduced.health(read_json(folder.health_path))
         read_predicted(run)
@@ -272,10 +274,9 @@ def _refuse_what_does_not_belong_together(pool: Pool) -> None:
 
 
 def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
-    """A run as the first pool has it, and what that lacks from others that have the same training.
-
-    The first is whole; what is not is passed over."""
-    runs = [(pool, run) for pool in pools if (run := pool.run(*need)) is not None and not flaw(run)]
+    """A run as the first pool has it, and what that lacks from others that have the same training; all of them have it
+    whole, if not its Stage 2."""
+    runs = [(pool, run) for pool in pools if (run := pool.run(*need)) is not None]
     first = runs[0][1]
     same = [(pool, run) for pool, run in runs if weights(run) == weights(first)]
     checked = max((run for _, run in same), key=examples_kept)  # the first of equals

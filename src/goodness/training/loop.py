@@ -361,7 +361,7 @@ class Loop:
         for name, (tensors, epoch) in weights.items():
             self.folder.checkpoints.save_weights(name, tensors, {**self.about_weights(), "epoch": epoch})
         result = {
-            "reported": {"weights": reported, **headline(rows[reported], reported, self.stage)},
+            "reported": {"weights": reported, **headline(rows[reported], self.stage)},
             "weights": {name: {"epoch": epoch} for name, (_, epoch) in weights.items()},
             "accuracy": [row for found in rows.values() for row in found],
             "health": health,
@@ -522,10 +522,10 @@ def accuracy_row(scores: Tensor, labels: Tensor, blocks: int) -> dict[str, Any]:
     return row
 
 
-def headline(rows: list[dict[str, Any]], weights: str, stage: str = "s1") -> dict[str, Any]:
-    """The reported numbers: test split, all blocks, with and without TTA."""
+def headline(rows: list[dict[str, Any]], stage: str) -> dict[str, Any]:
+    """The reported numbers, of the rows of the reported weights: test split, all blocks, with and without TTA."""
     found: dict[str, Any] = {"stage": stage, "split": "test"}
-    chosen = [row for row in rows if row["weights"] == weights and row["split"] == "test"]
+    chosen = [row for row in rows if row["split"] == "test"]
     most = max(row["blocks"] for row in chosen)
     for row in chosen:
         if row["blocks"] == most:

@@ -47,10 +47,10 @@ RULES = {
 }
 """In words, and the colour that a rule has in every figure."""
 VARIANTS = {
-    "gamma0": (WORKS, "-"),
-    "cp-fair": ("#8a63d2", "-"),
+    "gamma0": (RULES["gamma0"][1], "-"),
+    "cp-fair": (RULES["cp-fair"][1], "-"),
     "cp-fair-lc": ("#8a63d2", "--"),
-    "baseline": (RIDES, "-"),
+    "baseline": (RULES["baseline"][1], "-"),
     "gamma-ramp": (RIDES, "--"),
     "fixed-nl": ("#0a9270", "-"),
     "topk-depth": ("#0a9270", "--"),
