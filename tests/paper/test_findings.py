@@ -359,7 +359,29 @@ def test_riding_compares_seed_with_seed_and_wants_enough_of_them_in_every_pair(p
     pool.add("d128-cumulative", [{"separation": [1, 1, 1, one]} for one in (0.1, 0.2)])
     found = verdict("accumulation-makes-blocks-ride", pool.runs)
     assert found.outcome == "cannot be told yet"
-    assert "a pair of 2 seeds, and it takes 3" in found.sentence
+    assert "fewer than 3 seeds: d128-cumulative over d128-gamma0 0.10, n = 2" in found.sentence
+    assert "0.40 (95 % interval 0.40 to 0.40, n = 3) times as much under d128-lcff" in found.sentence
+
+
+def test_riding_is_refuted_by_one_pair_of_enough_seeds(pool: Pool) -> None:
+    pool.add("d128-gamma0", healthy([86.0] * 3, 2.6)).add("d128-lcff", healthy([86.0] * 3, 0.5))
+    pool.add("l8-gamma0", healthy([86.0] * 3, 1.0)).add(
+        "l8-lcff", [{"separation": [1, 1, 1, 1.5 + i]} for i in (0, 0.01, 0.02)]
+    )
+    found = verdict("accumulation-makes-blocks-ride", pool.runs)
+    assert found.outcome == "does not hold"
+    assert "under l8-lcff as under l8-gamma0: it is no less" in found.sentence
+
+
+def test_a_rule_of_one_seed_is_named_and_does_not_stand_for_its_family(pool: Pool) -> None:
+    pool.add("d128-gamma0", healthy([86.0, 86.1, 86.2], 2.6)).add("d128-lcff", healthy([85.9, 86.2, 86.1], 0.5))
+    assert verdict("dissociation", pool.runs).outcome == "holds"
+    pool.add("d128-gated-t1-k0", healthy([86.0], 9.0))
+    found = verdict("dissociation", pool.runs)
+    assert found.outcome == "cannot be told yet"
+    assert found.n == 3
+    assert "(d128-gamma0 against d128-lcff)" in found.sentence
+    assert "of which d128-gated-t1-k0 has one seed" in found.sentence
 
 
 @pytest.mark.parametrize(

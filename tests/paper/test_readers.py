@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from made_up_runs import made_up
 
 import goodness
 from goodness.api import load_data
@@ -68,14 +70,23 @@ def test_validation_accuracy_is_of_the_reported_weights_on_the_validation_images
     assert read(run, asking("val_accuracy", "Best Val (s42)")) == pytest.approx(100 * float(share))
 
 
-def test_goodness_and_its_sums_are_those_of_the_network(run: Run, scores: torch.Tensor) -> None:
+def test_blocks_on_test_images_are_those_of_the_network(run: Run, scores: torch.Tensor) -> None:
     own = right(run, scores).mean(dim=1).tolist()
-    for depth, value in enumerate(own):
-        assert read(run, asking("goodness_pos", f"g+_cur L{depth}")) == pytest.approx(value, abs=1e-5)
+    assert [one["g_pos"] for one in run.result["health"]["test"]] == pytest.approx(own, abs=1e-5)
+
+
+def test_goodness_and_its_sums_are_those_of_the_last_epochs_training(run: Run) -> None:
+    blocks = json.loads((run.path / "metrics.jsonl").read_text().splitlines()[-1])["train"]["blocks"]
+    own = [one["g_pos"] for one in blocks]
+    for depth, block in enumerate(blocks):
+        assert read(run, asking("goodness_pos", f"g+_cur L{depth}")) == own[depth]
+        assert read(run, asking("goodness_neg", f"g-_cur L{depth}")) == pytest.approx(block["g_nl"], abs=1e-5)
+        assert read(run, asking("sep_rate", f"sep_nl L{depth}")) == block["sep_rate"]
     inherited = sum(own[:3])  # gamma is 1
-    assert read(run, asking("goodness_sum", "g+_total L3")) == pytest.approx(own[3] + inherited, abs=1e-5)
+    assert read(run, asking("goodness_sum", "g+_total L3")) == pytest.approx(own[3] + inherited)
     share = read(run, asking("share", "own share of g+_total L3", unit="%"))
-    assert share == pytest.approx(100 * own[3] / (own[3] + inherited), abs=1e-3)
+    assert share == pytest.approx(100 * own[3] / (own[3] + inherited))
+    assert read(run, asking("goodness_ratio", "L3/L0")) == pytest.approx(own[3] / own[0])
 
 
 def test_separation_is_goodness_of_the_right_label_minus_the_mined_ones(run: Run) -> None:
@@ -84,6 +95,12 @@ def test_separation_is_goodness_of_the_right_label_minus_the_mined_ones(run: Run
         assert read(run, asking("sep_cur_mined", f"sep_cur_nl L{depth}")) == pytest.approx(gap, abs=1e-9)
     deep = read(run, asking("sep_cur_mined", "sep_cur_nl (deep)"))
     assert deep == read(run, asking("sep_cur_mined", "sep_cur_nl (L3)"))
+
+
+def test_margins_are_of_test_images(run: Run) -> None:
+    for depth, block in enumerate(run.result["health"]["test"]):
+        assert read(run, asking("margin", f"m, block {depth}")) == block["sep_cur_mined"]
+        assert block["sep_cur_mined"] != read(run, asking("sep_cur_mined", f"L{depth}"))
 
 
 def test_past_margins_and_attenuation_follow_from_the_mean_margins(run: Run) -> None:
@@ -111,14 +128,12 @@ def test_a_rate_is_a_share_or_a_percentage_as_the_cell_has_it(run: Run) -> None:
     assert read(run, asking("sep_rate", "sep_nl (L3)", unit="%")) == pytest.approx(100 * share)
 
 
-def test_ratios_are_the_last_block_over_the_first(run: Run) -> None:
-    blocks = run.result["health"]["test"]
-    for metric, name in (("goodness_ratio", "g_pos"), ("ratio", "sep_cur_mined")):
-        if blocks[0][name] > 0:
-            assert read(run, asking(metric, "L3/L0")) == pytest.approx(blocks[3][name] / blocks[0][name])
-        else:
-            with pytest.raises(Unreadable, match="not above zero"):
-                read(run, asking(metric, "L3/L0"))
+def test_no_ratio_is_told_where_the_first_block_has_none(tmp_path: Path) -> None:
+    made = made_up(tmp_path, "lcff", 42, separation=[0.5, 1.0, 2.0, 0.25])
+    assert read(made, asking("ratio", "L3/L0")) == pytest.approx(0.5)
+    made = made_up(tmp_path, "lcff", 123, separation=[-0.5, 1.0, 2.0, 0.25])
+    with pytest.raises(Unreadable, match="not above zero"):
+        read(made, asking("ratio", "L3/L0"))
 
 
 def test_parameters_of_one_backward_are_a_block_s_where_gradients_stay_inside(run: Run, trained: Pool) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from goodness.errors import RunError, UserError
+from goodness.paper import measured as of
 from goodness.paper.numbers import Cell
 from goodness.paper.numbers import table as cells_of
 from goodness.paper.readers import Unreadable
@@ -124,8 +125,11 @@ def _statistic(column: str) -> tuple[bool, str]:
 
 
 def _deepest(runs: Sequence[Run]) -> float:
-    """The mean of the deepest block's mined separation."""
-    return sum(float(run.result["health"]["test"][-1]["sep_cur_mined"]) for run in runs) / len(runs)
+    """The mean of what the deepest block separates by itself."""
+    found = [value for run in runs if (value := of.deepest(of.separation(run))) is not None]
+    if len(found) < len(runs):
+        raise Unreadable("no blocks")
+    return sum(found) / len(found)
 
 
 def _paired(left: Sequence[Run], right: Sequence[Run]) -> dict[str, float]:

@@ -133,7 +133,7 @@ def reversal(runs: Runs, shallow: str, deep: str, paper: tuple[float, float]) ->
     """The last block's goodness over the first's: below one in the shallow network, above one in the deep."""
     missing = [preset for preset in (shallow, deep) if not of.present(runs, [preset])]
     sides = [
-        list(of.over_seeds(runs, preset, lambda run: of.first_to_last(run, "g_pos")).values())
+        list(of.over_seeds(runs, preset, lambda run: of.first_to_last(of.goodness(run))).values())
         for preset in (shallow, deep)
     ]
     what, papers = f"last block's goodness over the first's, in {deep} over that in {shallow}", paper[1] / paper[0]
@@ -149,7 +149,7 @@ def reversal(runs: Runs, shallow: str, deep: str, paper: tuple[float, float]) ->
     logs = [[math.log(ratio) for ratio in side] for side in sides]
     found = difference_interval(logs[1], logs[0])
     ends = [None if end is None else math.exp(end) for end in (found.low, found.high)]
-    total = Interval(change, ends[0], ends[1], found.n)
+    total = Interval(change, ends[0], ends[1], min(flat.n, steep.n))
     if flat.high is None or steep.low is None or steep.high is None or flat.low is None:
         outcome, sentence = OPEN, f"{both}; {too_few(min(flat, steep, key=lambda one: one.n))}."
     elif flat.high < 1 < steep.low:
@@ -272,7 +272,7 @@ def batch_size(runs: Runs, presets: Sequence[str], paper: float) -> Verdict:
     """sep_ni as a rate at the deepest block: runs of batch 512 against runs of batch 128, presets as units."""
     by_batch: dict[int, list[float]] = {}
     for preset in presets:
-        rate = of.mean_of(runs, preset, lambda run: of.deepest(run, "sep_ni_rate"))
+        rate = of.mean_of(runs, preset, lambda run: of.deepest(of.by_block(run, "sep_ni_rate")))
         if rate is not None:
             run = next(iter(runs[preset].values()))
             by_batch.setdefault(run.config.batch, []).append(100 * rate)

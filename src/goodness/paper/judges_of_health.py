@@ -53,6 +53,11 @@ class Family:
     note: str = ""
 
 
+def _deepest(run: Run) -> float | None:
+    """What the deepest block separates by itself."""
+    return of.deepest(of.separation(run))
+
+
 def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
     """The deepest separation spreads, the accuracies do not: by family, and together."""
     judged = [one for family in families if (one := _dissociation_of(runs, family)) is not None]
@@ -75,18 +80,18 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
 def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
     """One family's verdict: extremes of the deepest separation, and equivalence of every pair of accuracies."""
 
-    def separation(run: Run) -> float | None:
-        return of.deepest(run, "sep_cur_mined")
-
-    there = {preset: of.mean_of(runs, preset, separation) for preset in family.presets}
+    there = {preset: of.mean_of(runs, preset, _deepest) for preset in family.presets}
     known = {preset: value for preset, value in there.items() if value is not None}
     if len(known) < 2:
         return None
-    most, least = max(known, key=lambda one: known[one]), min(known, key=lambda one: known[one])
+    seen = {preset: len(of.over_seeds(runs, preset, _deepest)) for preset in known}
+    told_by = [preset for preset in known if seen[preset] > 1]
+    told_by = told_by if len(told_by) > 1 else list(known)  # a rule of one seed has no interval to tell by
+    most, least = max(told_by, key=lambda one: known[one]), min(told_by, key=lambda one: known[one])
     shared = {
-        seed: (value, of.over_seeds(runs, least, separation)[seed])
-        for seed, value in of.over_seeds(runs, most, separation).items()
-        if seed in of.over_seeds(runs, least, separation)
+        seed: (value, of.over_seeds(runs, least, _deepest)[seed])
+        for seed, value in of.over_seeds(runs, most, _deepest).items()
+        if seed in of.over_seeds(runs, least, _deepest)
     }
     details: list[Measured] = []
     ratios = [high / low for high, low in shared.values() if low > 0 and high > 0]
@@ -121,7 +126,8 @@ def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
     apart = f"{apart} {written(found)} points"
     if on_images is not None:
         apart += f", {written(on_images)} on the same images"
-    few = min(one.difference.n for one in pairs.values())
+    thin = [preset for preset in known if preset not in told_by]
+    few = min(one.difference.n for pair, one in pairs.items() if not set(thin) & set(pair))
     if any(one.is_refuted for one in pairs.values()):
         outcome, sentence = FAILS, f"{apart}: accuracies differ by more than {POINT:g} point."
     elif is_narrow:
@@ -135,6 +141,8 @@ def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
         wide = "" if is_wide else f"that separations differ {SPREAD:g} times"
         near = "" if all(one.is_shown for one in pairs.values()) else f"that every pair lies within ±{POINT:g} point"
         sentence = f"{apart}; it is not shown {' nor '.join(one for one in (wide, near) if one)}."
+        if thin:
+            sentence = f"{sentence[:-1]}, of which {', '.join(thin)} {'has' if len(thin) == 1 else 'have'} one seed."
     sentence = f"{sentence[:-1]} ({family.note})." if family.note else sentence
     what = f"{family.name}: accuracy of {most} minus that of {least}, points"
     return told(outcome, sentence, what, found, paper=family.paper[1], details=details)
@@ -160,7 +168,7 @@ def _shares(runs: Runs, preset: str, local: str) -> dict[int, float]:
 
     It may be below zero. Hence its mean and interval are not taken over logarithms, in which shares near zero,
     whatever they are, lie endlessly far apart."""
-    mine, theirs = (of.over_seeds(runs, one, lambda run: of.deepest(run, "sep_cur_mined")) for one in (preset, local))
+    mine, theirs = (of.over_seeds(runs, one, _deepest) for one in (preset, local))
     return {seed: mine[seed] / theirs[seed] for seed in mine if theirs.get(seed, 0) > 0}
 
 
@@ -184,20 +192,23 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
             why = "in no pair of rules that share a seed does the deepest block separate under the local one"
             return not_to_be_told(why, papers)
         return nothing_yet([preset for pair in pairs for preset in pair], papers)
-    local, cumulative, most = max(found, key=lambda one: one[2].estimate)
+    enough = [one for one in found if one[2].n >= LEAST]
+    against = [one for one in found if one[2].low is not None and one[2].low > 1]
+    local, cumulative, most = max(against or enough or found, key=lambda one: one[2].estimate)
     says = f"The deepest block separates {written(most, sign=False)} times as much under {cumulative} as under {local}"
-    few = min((one for *_, one in found), key=lambda one: one.n)
-    if all(one.high is not None and one.high < 1 for _, _, one in found):
-        others = f", and less in {len(found) - 1} other pairs" if len(found) > 1 else ""
-        outcome, sentence = HOLDS, f"{says}{others}."
-    elif any(one.low is not None and one.low > 1 for _, _, one in found):
+    others = f", and less in {len(enough) - 1} other pairs" if len(enough) > 1 else ""
+    if against:
         outcome, sentence = FAILS, f"{says}: it is no less."
-    elif any(one.low is None for _, _, one in found):
-        outcome, sentence = OPEN, f"{says}; {too_few(few)}."
+    elif not enough:
+        outcome, sentence = OPEN, f"{says}; {too_few(most)}, and it takes {LEAST}."
+    elif any(one.high is None or one.high >= 1 for *_, one in enough):
+        outcome, sentence = OPEN, f"{says}: in a pair the interval reaches one."
+    elif few := [one for one in found if one not in enough]:  # every pair counts
+        thin = ", ".join(f"{theirs} over {ours} {one.estimate:.2f}, n = {one.n}" for ours, theirs, one in few)
+        outcome, sentence = OPEN, f"{says}{others}; cannot be told yet of pairs with fewer than {LEAST} seeds: {thin}."
+        sentence = sentence.replace("-0.", "−0.")
     else:
-        outcome, sentence = OPEN, f"{says}: the interval reaches one."
-    if outcome == HOLDS and few.n < LEAST:  # every pair counts
-        outcome, sentence = OPEN, f"{sentence[:-1]}; a pair of {few.n} seeds, and it takes {LEAST}."
+        outcome, sentence = HOLDS, f"{says}{others}."
     return told(
         outcome,
         sentence,
@@ -274,7 +285,7 @@ def compensated(runs: Runs, mgc: str, local: str, cumulative: str, twin: str) ->
     missing = [preset for preset in (mgc, local, cumulative) if not of.present(runs, [preset])]
     if missing:
         return nothing_yet(missing)
-    there = of.over_seeds(runs, local, lambda run: of.deepest(run, "sep_cur_mined"))
+    there = of.over_seeds(runs, local, _deepest)
     if any(value <= 0 for value in there.values()):
         why = f"the deepest block of {local} does not separate, so that there is nothing to be given back"
         return not_to_be_told(why)

@@ -7,16 +7,17 @@ class is meant. It gives the number in the cell's own unit, or raises `Unreadabl
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Any
+from typing import Any, TypeAlias
 
 from goodness.durable import read_json
 from goodness.errors import RunError
 from goodness.local.collaboration import Constant
 from goodness.measures import attenuation_ratio
+from goodness.paper import measured as of
 from goodness.paper.numbers import Cell
 from goodness.presets import preset
 from goodness.runs import Run, environment_of
@@ -58,6 +59,17 @@ def read(run: Run, cell: Cell) -> float:
 def is_readable(cell: Cell) -> bool:
     """Whether a run alone can give this number."""
     return bool(cell.preset) and cell.metric in READERS
+
+
+def measured_where(cells: Iterable[Cell]) -> list[str]:
+    """Where a table's numbers of blocks were measured, for its reader."""
+    metrics = {cell.metric for cell in cells if cell.preset}
+    told = []
+    if metrics & IN_TRAINING:
+        told.append("Separation and goodness of blocks: over the last epoch's training, as the paper's by all signs")
+    if metrics & ON_TEST_IMAGES:
+        told.append("Margins: on test images, a wrong label being kept through all blocks")
+    return told
 
 
 def needs_readout(cell: Cell) -> bool:
@@ -133,7 +145,10 @@ def _gain(run: Run, cell: Cell) -> float:
     return _reported("accuracy_tta", "s2")(run, cell) - _reported("accuracy_tta")(run, cell)
 
 
-# Blocks, as measured on the test images with the reported weights.
+# Blocks: in the last epoch's training, as the paper's tables have them; where it says so, on test images.
+
+Blocks: TypeAlias = Callable[[Run, str], list[float]]
+"""One measure of a run, block after block."""
 
 
 def _health(run: Run) -> dict[str, Any]:
@@ -143,11 +158,19 @@ def _health(run: Run) -> dict[str, Any]:
         raise Unreadable("no health.json") from None
 
 
-def _blocks(run: Run) -> list[dict[str, float]]:
-    blocks = run.result["health"].get("test")
-    if not blocks:
+def _tested(run: Run, name: str) -> list[float]:
+    """On the test images, with the reported weights."""
+    found = of.by_block(run, name)
+    if not found:
         raise Unreadable("no blocks")
-    return blocks
+    return found
+
+
+def _trained(run: Run, name: str) -> list[float]:
+    found = of.in_training(run, name)
+    if not found:
+        raise Unreadable("no blocks")
+    return found
 
 
 BLOCK = r"\bL(\d+)\b|\bblock (\d+)\b"
@@ -160,15 +183,15 @@ def depth_of(cell: Cell, blocks: int) -> int:
     return int(_part(BLOCK, cell))
 
 
-def _of_a_block(name: str) -> Callable[[Run, Cell], float]:
-    def from_health(run: Run, cell: Cell) -> float:
-        blocks = _blocks(run)
-        depth = depth_of(cell, len(blocks))
-        if depth >= len(blocks):
+def _of_a_block(name: str, blocks: Blocks = _trained) -> Callable[[Run, Cell], float]:
+    def one(run: Run, cell: Cell) -> float:
+        values = blocks(run, name)
+        depth = depth_of(cell, len(values))
+        if depth >= len(values):
             raise Unreadable(f"no block {depth}")
-        return float(blocks[depth][name])
+        return values[depth]
 
-    return from_health
+    return one
 
 
 def _rate(run: Run, cell: Cell) -> float:
@@ -177,14 +200,13 @@ def _rate(run: Run, cell: Cell) -> float:
 
 
 def _last_over_first(name: str) -> Callable[[Run, Cell], float]:
-    def from_health(run: Run, cell: Cell) -> float:
-        blocks = _blocks(run)
-        first = float(blocks[0][name])
-        if first <= 0:
+    def ratio(run: Run, cell: Cell) -> float:
+        values = _trained(run, name)
+        if values[0] <= 0:
             raise Unreadable("block 0: not above zero")
-        return float(blocks[-1][name]) / first
+        return values[-1] / values[0]
 
-    return from_health
+    return ratio
 
 
 def _gamma(run: Run) -> float:
@@ -194,26 +216,26 @@ def _gamma(run: Run) -> float:
     return rule.gamma
 
 
-def _earlier(run: Run, cell: Cell, name: str) -> float:
-    blocks = _blocks(run)
-    return sum(float(block[name]) for block in blocks[: depth_of(cell, len(blocks))])
+def _earlier(values: Sequence[float], cell: Cell) -> float:
+    return sum(values[: depth_of(cell, len(values))])
 
 
 def _margin_sum(run: Run, cell: Cell) -> float:
-    """P, the earlier blocks' mean margins added up; under `gamma P` times the rule's gamma."""
+    """P, the earlier blocks' mean margins added up; under `gamma P` times the rule's gamma. On test images."""
     weight = _gamma(run) if "gamma" in cell.column else 1.0
-    return weight * _earlier(run, cell, "sep_cur_mined")
+    return weight * _earlier(_tested(run, "sep_cur_mined"), cell)
 
 
 def _attenuation(run: Run, cell: Cell) -> float:
-    """R at the mean margins, as the paper has it (the mean of R over the examples is another number)."""
-    margin = _of_a_block("sep_cur_mined")(run, cell)
-    return float(attenuation_ratio(margin, _earlier(run, cell, "sep_cur_mined"), _gamma(run), run.config.beta))
+    """R at the mean margins of test images, as the paper has it (the mean of R over them is another number)."""
+    margins = _tested(run, "sep_cur_mined")
+    margin = _of_a_block("sep_cur_mined", _tested)(run, cell)
+    return float(attenuation_ratio(margin, _earlier(margins, cell), _gamma(run), run.config.beta))
 
 
 def _goodness_sum(run: Run, cell: Cell) -> float:
     """A block's own positive goodness and what it inherits, under a constant gamma."""
-    return _of_a_block("g_pos")(run, cell) + _gamma(run) * _earlier(run, cell, "g_pos")
+    return _of_a_block("g_pos")(run, cell) + _gamma(run) * _earlier(_trained(run, "g_pos"), cell)
 
 
 def _own_share(run: Run, cell: Cell) -> float:
@@ -284,7 +306,7 @@ READERS: Mapping[str, Reader] = {
     "class_accuracy_tta": Reader(_of_a_class),
     "truncated_accuracy": Reader(_truncated),
     "sep_cur_mined": Reader(_of_a_block("sep_cur_mined")),
-    "margin": Reader(_of_a_block("sep_cur_mined")),
+    "margin": Reader(_of_a_block("sep_cur_mined", _tested)),
     "sep_rate": Reader(_rate),
     "goodness_pos": Reader(_of_a_block("g_pos")),
     "goodness_neg": Reader(_of_a_block("g_neg")),
@@ -300,3 +322,11 @@ READERS: Mapping[str, Reader] = {
     "hours": Reader(_hours, _always),
     "epochs": Reader(_epochs_to_the_end),
 }
+IN_TRAINING = {
+    "sep_cur_mined",
+    "sep_rate",
+    "ratio",
+    *(name for name in READERS if name.startswith("goodness")),
+    "share",
+}
+ON_TEST_IMAGES = {"margin", "margin_sum", "attenuation"}

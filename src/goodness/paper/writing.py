@@ -14,7 +14,7 @@ from typing import Any
 from goodness.durable import write_durably
 from goodness.paper.filled import CITED, DERIVED, NO_SINGLE_RUN, Filled, Ours, is_near
 from goodness.paper.numbers import Cell
-from goodness.paper.readers import NOT_OURS
+from goodness.paper.readers import NOT_OURS, measured_where
 
 WIDEST = 8
 """Columns of a table that is laid out as the paper has it; a wider one gets a line for every cell."""
@@ -85,6 +85,7 @@ def remarks(filled: Filled) -> list[str]:
     told.append(f"Ours: mean ± standard deviation (runs), at the scale '{scale.name}' ({scale.about}).")
     if scale.name != "full":
         told.append("At this scale the paper's numbers are not to be expected.")
+    told += [f"{where}." for where in measured_where(filled.table.cells)]
     told += [f"{line}." for line in (*filled.trouble, *filled.notes)]
     if filled.missing:
         told.append(f"Incomplete: {len(filled.missing)} of {len(filled.needs)} runs are missing.")

@@ -142,7 +142,7 @@ def accuracy_vs_ratio(sheet: Sheet) -> None:
     axes = sheet.panels("Do healthier deep blocks come with a better accuracy?", size=(7.8, 4.6))[0]
     points: list[tuple[float, float]] = []
     for name in sheet.presets:
-        ratios = of.over_seeds(sheet.runs, name, lambda run: of.first_to_last(run, "g_pos"))
+        ratios = of.over_seeds(sheet.runs, name, lambda run: of.first_to_last(of.goodness(run)))
         accuracies = of.over_seeds(sheet.runs, name, of.accuracy)
         if not ratios or not accuracies:
             continue
@@ -177,10 +177,10 @@ def accuracy_vs_ratio(sheet: Sheet) -> None:
 )
 def magnitude_vs_sep(sheet: Sheet) -> None:
     def magnitude(run: Run) -> float | None:
-        return sum(of.by_block(run, "g_pos")) or None
+        return sum(of.goodness(run)) or None
 
     def separation(run: Run) -> float | None:
-        return of.deepest(run, "sep_rate")
+        return of.deepest(of.in_training(run, "sep_rate"))
 
     known = [name for name in sheet.presets if of.mean_of(sheet.runs, name, magnitude) is not None]
     sheet.need(len(known) >= FEWEST_VARIANTS, f"goodness by block of {FEWEST_VARIANTS} variants or more")
@@ -211,7 +211,7 @@ def magnitude_vs_sep(sheet: Sheet) -> None:
 )
 def dissociation_summary(sheet: Sheet) -> None:
     health = {
-        name: of.over_seeds(sheet.runs, name, lambda run: of.deepest(run, "sep_cur_mined")) for name in sheet.presets
+        name: of.over_seeds(sheet.runs, name, lambda run: of.deepest(of.separation(run))) for name in sheet.presets
     }
     with_tta = all(
         of.accuracy(run, tta=True) is not None for by_seed in sheet.runs.values() for run in by_seed.values()

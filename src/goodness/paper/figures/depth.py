@@ -32,15 +32,8 @@ FOUR_RULES = ("gamma0", "gated-t1-k0", "cumulative", "lcff")
 GATES = tuple(end for end in RULES if end.startswith("gated"))
 PALE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
 """Behind words that a line crosses."""
+IN_TRAINING = "Measured over the last epoch's training, as the paper's."
 SEPARATION = "right label's goodness minus that of\na mined wrong one, this block alone"
-
-
-def _separation(run: Run) -> list[float]:
-    return of.by_block(run, "sep_cur_mined")
-
-
-def _goodness(run: Run) -> list[float]:
-    return of.by_block(run, "g_pos")
 
 
 def _collapsed(drawn: dict[str, list[float]]) -> str:
@@ -61,8 +54,9 @@ def _collapsed(drawn: dict[str, list[float]]) -> str:
 )
 def scaling_l8(sheet: Sheet) -> None:
     axes = sheet.panels("Eight blocks, each by itself")[0]
-    drawn = sheet.by_block(axes, sheet.presets, _separation, metric="sep_cur_mined")
+    drawn = sheet.by_block(axes, sheet.presets, of.separation, metric="sep_cur_mined")
     sheet.need(drawn, "separation by block")
+    sheet.notes.append(IN_TRAINING)
     sheet.title(f"Eight blocks, each by itself: {_collapsed(drawn)}")
     block_axis(axes)
     axes.set_ylabel(SEPARATION)
@@ -77,8 +71,8 @@ def scaling_l8(sheet: Sheet) -> None:
 )
 def freeriding(sheet: Sheet) -> None:
     together, alone = sheet.panels("All blocks together hide what each one does by itself", columns=2)
-    sheet.by_block(together, sheet.presets, lambda run: of.by_block(run, "sep_rate"), metric="sep_rate")
-    drawn = sheet.by_block(alone, sheet.presets, _separation, metric="sep_cur_mined")
+    sheet.by_block(together, sheet.presets, lambda run: of.in_training(run, "sep_rate"), metric="sep_rate")
+    drawn = sheet.by_block(alone, sheet.presets, of.separation, metric="sep_cur_mined")
     sheet.need(drawn, "separation by block")
     together.set_title("blocks 0 to d together", fontsize=10)
     together.set_ylabel("share of images whose right label\nleads a mined wrong one")
@@ -86,6 +80,7 @@ def freeriding(sheet: Sheet) -> None:
     alone.set_ylabel(SEPARATION)
     for axes in (together, alone):
         block_axis(axes)
+    sheet.notes.append(IN_TRAINING)
     zero_line(alone)
     sheet.legend(alone)
 
@@ -118,7 +113,7 @@ def _decomposition(sheet: Sheet, blocks: str) -> None:
         axes.set_xticks(list(x))
     panels[0].set_ylabel("goodness under the right label")
     if sheet.has_paper:
-        sheet.notes.append("The paper's numbers are a block's own goodness.")
+        sheet.notes.append("The paper's numbers are a block's own goodness. Ours are on test images.")
     sheet.legend(panels[0])
 
 
@@ -143,12 +138,14 @@ def goodness_decomposition_l8(sheet: Sheet) -> None:
 def _spectrum(sheet: Sheet) -> None:
     """Left the ratio of goodness over kappa, right each block's separation."""
     sheet.need(any("-k" in name for name in sheet.presets), "gate, whose κ this figure is about")
-    last = len(_goodness(next(iter(sheet.runs[sheet.presets[0]].values())))) - 1
+    last = len(of.goodness(next(iter(sheet.runs[sheet.presets[0]].values())))) - 1
     left, right = sheet.panels(f"Turning κ: from which value on does the last of {last + 1} blocks ride?", columns=2)
     points: list[tuple[float, str, list[float]]] = []
     for name in sheet.presets:
         kappa = float(name.rsplit("-k", 1)[1]) if "-k" in name else 6.0
-        ratios = [value for run in sheet.runs[name].values() if (value := of.first_to_last(run, "g_pos")) is not None]
+        ratios = [
+            value for run in sheet.runs[name].values() if (value := of.first_to_last(of.goodness(run))) is not None
+        ]
         if ratios:
             points.append((kappa, name, ratios))
     sheet.need(points, "positive goodness in the first and last block")
@@ -173,7 +170,8 @@ def _spectrum(sheet: Sheet) -> None:
     left.set_ylim(0, None)
     left.set_xlabel("κ: the higher, the more history enters")
     left.set_ylabel(f"goodness of block {last}\n÷ goodness of block 0")
-    sheet.by_block(right, sheet.presets, _separation, metric="sep_cur_mined")
+    sheet.by_block(right, sheet.presets, of.separation, metric="sep_cur_mined")
+    sheet.notes.append(IN_TRAINING)
     block_axis(right)
     right.set_ylabel(SEPARATION)
     zero_line(right)
@@ -213,7 +211,7 @@ def depth_effect_comparison(sheet: Sheet) -> None:
             (-0.16, "l8", WORKS, "eight blocks"),
         ):
             name = f"{scale}-{end}"
-            ratios = of.over_seeds(sheet.runs, name, lambda run: of.first_to_last(run, "g_pos"))
+            ratios = of.over_seeds(sheet.runs, name, lambda run: of.first_to_last(of.goodness(run)))
             if not ratios:
                 continue
             mean, y = of.mean(ratios.values()) or 0.0, place + offset
@@ -229,7 +227,7 @@ def depth_effect_comparison(sheet: Sheet) -> None:
     axes.set_ylim(len(there) - 0.4, -0.9)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("goodness of the last block ÷ goodness of the first")
-    sheet.notes.append("Ticks in the bars: single seeds.")
+    sheet.notes += [IN_TRAINING, "Ticks in the bars: single seeds."]
     sheet.legend(axes)
 
 
@@ -318,7 +316,7 @@ def tinyimagenet_crossdata(sheet: Sheet) -> None:
     for name in sheet.presets:
         is_tiny = name == "tiny-gamma0"
         colour, label = RIDES if is_tiny else WORKS, f"{sheet.data_of(name)} ({name})"
-        for axes, values, metric in ((left, _separation, "sep_cur_mined"), (right, _goodness, "goodness_pos")):
+        for axes, values, metric in ((left, of.separation, "sep_cur_mined"), (right, of.goodness, "goodness_pos")):
             means = of.mean_by_block(sheet.runs, name, values)
             each = [one for run in sheet.runs[name].values() if len(one := values(run)) == len(means)]
             if not means:
@@ -331,6 +329,7 @@ def tinyimagenet_crossdata(sheet: Sheet) -> None:
             sheet.paper(axes, [d + 0.06 for d in printed], list(printed.values()), colour)
             axes.set_xticks(x)
     sheet.need("tiny-gamma0" in drawn, "separation by block on Tiny ImageNet")
+    sheet.notes.append(IN_TRAINING)
     left.set_ylabel(SEPARATION)
     right.set_ylabel("goodness under the right label,\nthis block alone")
     for axes in (left, right):
