@@ -251,6 +251,19 @@ def test_figures_and_findings_of_other_modules_are_made_and_shown(
     assert stands == [(name, "complete") for name in ("one_line", "freeriding", "loss_decomposition")]
 
 
+def test_only_some_rows_of_a_table_are_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["reproduce", "tab:freeriding", "--scale", "tiny", "--seeds", "42", "--out", str(tmp_path / "pool")]
+    assert main([*asked, "--only", "gamma*", "--dry-run", "--json"]) == 0
+    assert [cell["preset"] for cell in json.loads(said(capsys))["cells"]] == ["gamma0"]
+    assert main([*asked, "--only", "gamma0", "--device", "cpu"]) == 0
+    capsys.readouterr()
+    table = (tmp_path / "pool" / "tables" / "freeriding.md").read_text()
+    assert "Incomplete: 2 of 3 runs are missing" in table
+    assert sorted(path.name.rsplit("-", 2)[0] for path in (tmp_path / "pool").glob("*-s42")) == ["gamma0"]
+    assert main([*asked, "--only", "gama0"]) == 2
+    assert "did you mean 'gamma0'" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("names", [[], ["freeriding"], ["finding:mgc"]])
 def test_where_nothing_was_run_the_publications_are_named(
     names: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -15,6 +15,7 @@ from made_up_runs import made_up
 
 import goodness
 from goodness.api import load_data
+from goodness.diagnostics.stream import along_the_stream
 from goodness.durable import read_json
 from goodness.paper.derived import _paired
 from goodness.paper.numbers import Cell, cell
@@ -97,10 +98,16 @@ def test_separation_is_goodness_of_the_right_label_minus_the_mined_ones(run: Run
     assert deep == read(run, asking("sep_cur_mined", "sep_cur_nl (L3)"))
 
 
-def test_margins_are_of_test_images(run: Run) -> None:
-    for depth, block in enumerate(run.result["health"]["test"]):
-        assert read(run, asking("margin", f"m, block {depth}")) == block["sep_cur_mined"]
-        assert block["sep_cur_mined"] != read(run, asking("sep_cur_mined", f"L{depth}"))
+def test_margins_are_of_test_images_along_the_stream(run: Run) -> None:
+    again = along_the_stream(run.network(), load_data(run.config).test, run.config, split="test")
+    for depth, block in enumerate(again):
+        assert read(run, asking("margin", f"m, block {depth}")) == pytest.approx(block["sep_stream"], abs=1e-5)
+
+
+def test_a_run_without_them_has_the_margins_of_its_training(tmp_path: Path) -> None:
+    made = made_up(tmp_path, "lcff", 42, separation=[0.5, 1.0, 2.0, 0.25])
+    assert [read(made, asking("margin", f"m, block {depth}")) for depth in range(4)] == [0.5, 1.0, 2.0, 0.25]
+    assert read(made, asking("margin_sum", "P", "block 2")) == 1.5
 
 
 def test_past_margins_and_attenuation_follow_from_the_mean_margins(run: Run) -> None:

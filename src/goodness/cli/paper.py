@@ -63,6 +63,8 @@ class ReproduceArgs(PoolArgs):
     names: tyro.conf.Positional[tuple[str, ...]] = ()
     """Labels of tables and figures, such as freeriding or main_dissociation (tab:LABEL or fig:LABEL for one of the two
     where both have it); names of findings, such as mgc (finding:NAME where a table has the same); or all."""
+    only: tuple[str, ...] = ()
+    """Train runs of these presets alone, names or wildcards such as 'l8-gated-*'; what lacks the others says so."""
     jobs: int | None = None
     """Runs at once. By default one per core; on a GPU one, and more where a measurement says that it pays."""
     device: str = "auto"
@@ -120,6 +122,7 @@ def reproduce_command(arguments: list[str]) -> int:
             args.names,
             pool,
             seeds=seeds,
+            only=args.only,
             jobs=args.jobs,
             device=args.device,
             data_dir=args.data_dir,
@@ -283,7 +286,7 @@ def _print_lines(lines: Iterable[str]) -> None:
 
 
 def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
-    asked = plan(args.names, pool, seeds)
+    asked = plan(args.names, pool, seeds, args.only)
     known = found_in(args.published, pool, asked.needs)
     _say_what_was_taken(known)
     states = {

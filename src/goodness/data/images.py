@@ -19,6 +19,10 @@ class Split:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def __repr__(self) -> str:
+        """Sizes in place of the pixels."""
+        return f"Split({len(self)} images, {'x'.join(map(str, self.images.shape[1:]))}, on {self.images.device})"
+
     def to(self, device: torch.device | str) -> Split:
         return Split(images=self.images.to(device), labels=self.labels.to(device), indices=self.indices.to(device))
 
@@ -36,6 +40,16 @@ class ImageData:
     std: tuple[float, ...]
     flips: bool  # whether a mirrored image keeps its class (not for digits)
     provenance: str  # where the bytes came from and what was verified, for environment.json
+
+    def __repr__(self) -> str:
+        """Sizes in place of the pixels.
+
+        >>> from goodness.api import load_data, make_config
+        >>> load_data(make_config("demo"))
+        ImageData('digits', 10 classes, 1x8x8, train 1080, val 120, test 597)
+        """
+        sizes = ", ".join(f"{name} {len(self.split(name))}" for name in ("train", "val", "test"))
+        return f"ImageData('{self.name}', {len(self.classes)} classes, {'x'.join(map(str, self.shape))}, {sizes})"
 
     @property
     def shape(self) -> tuple[int, int, int]:

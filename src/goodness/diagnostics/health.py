@@ -19,6 +19,7 @@ from torch import Tensor
 from goodness.config import Config
 from goodness.data.images import ImageData, Split
 from goodness.diagnostics.block_health import Aspects, evenly, health_of_goodness
+from goodness.diagnostics.stream import along_the_stream
 from goodness.errors import UserError
 from goodness.local.routing import routing_measures
 from goodness.model.moe import Routing, load
@@ -88,6 +89,7 @@ def health_of_rows(
             network, rows.images, tta=tta, memory_mb=memory, dtype=dtype, poll=poll, compiled=compiled
         )
         routing = _routing(network, rows, memory, dtype)
+        streams = along_the_stream(network, rows, config, split=split, memory_mb=memory, dtype=dtype, poll=poll)
     heads = [network.block(depth).head for depth in range(len(network.blocks))]
     found = health_of_goodness(
         goodness.cpu(),
@@ -97,7 +99,8 @@ def health_of_rows(
         classes=names,
         aspects=[Aspects(head.names, head.weights().detach().cpu(), one.cpu()) for head, one in zip(heads, aspects)],
     )
-    for block, routed in zip(found["blocks"], routing):
+    for block, routed, stream in zip(found["blocks"], routing, streams):
+        block |= stream
         if routed is not None:
             block["routing"] = routed
     return {**found, "tta": tta}

@@ -76,6 +76,12 @@ def separation(run: Run) -> list[float]:
     return in_training(run, "sep_cur_mined")
 
 
+def margins(run: Run) -> list[float]:
+    """The same on test images, where a run keeps it along the stream of negatives; else as in training."""
+    kept = [block.get("sep_stream") for block in health(run).get("blocks", []) if isinstance(block, dict)]
+    return separation(run) if not kept or None in kept else [float(one) for one in kept if one is not None]
+
+
 def goodness(run: Run) -> list[float]:
     """Each block's own goodness under the right label, g+_cur of the paper's tables."""
     return in_training(run, "g_pos")

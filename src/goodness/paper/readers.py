@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from statistics import median
-from typing import Any, TypeAlias
+from typing import Any
 
 from goodness.durable import read_json
 from goodness.errors import RunError
@@ -67,8 +67,10 @@ def measured_where(cells: Iterable[Cell]) -> list[str]:
     told = []
     if metrics & IN_TRAINING:
         told.append("Separation and goodness of blocks: over the last epoch's training, as the paper's by all signs")
-    if metrics & ON_TEST_IMAGES:
-        told.append("Margins: on test images, a wrong label being kept through all blocks")
+    if metrics & MARGINS:
+        told.append(
+            "Margins: on test images, each block mining anew; of runs that lack it, over the last epoch's training"
+        )
     return told
 
 
@@ -145,10 +147,7 @@ def _gain(run: Run, cell: Cell) -> float:
     return _reported("accuracy_tta", "s2")(run, cell) - _reported("accuracy_tta")(run, cell)
 
 
-# Blocks: in the last epoch's training, as the paper's tables have them; where it says so, on test images.
-
-Blocks: TypeAlias = Callable[[Run, str], list[float]]
-"""One measure of a run, block after block."""
+# Blocks: in the last epoch's training, as the paper's tables have them; margins on test images.
 
 
 def _health(run: Run) -> dict[str, Any]:
@@ -156,14 +155,6 @@ def _health(run: Run) -> dict[str, Any]:
         return read_json(RunFolder(run.path, None).health_path)
     except RunError:
         raise Unreadable("no health.json") from None
-
-
-def _tested(run: Run, name: str) -> list[float]:
-    """On the test images, with the reported weights."""
-    found = of.by_block(run, name)
-    if not found:
-        raise Unreadable("no blocks")
-    return found
 
 
 def _trained(run: Run, name: str) -> list[float]:
@@ -183,15 +174,15 @@ def depth_of(cell: Cell, blocks: int) -> int:
     return int(_part(BLOCK, cell))
 
 
-def _of_a_block(name: str, blocks: Blocks = _trained) -> Callable[[Run, Cell], float]:
-    def one(run: Run, cell: Cell) -> float:
-        values = blocks(run, name)
-        depth = depth_of(cell, len(values))
-        if depth >= len(values):
-            raise Unreadable(f"no block {depth}")
-        return values[depth]
+def _at(values: Sequence[float], cell: Cell) -> float:
+    depth = depth_of(cell, len(values))
+    if depth >= len(values):
+        raise Unreadable(f"no block {depth}")
+    return values[depth]
 
-    return one
+
+def _of_a_block(name: str) -> Callable[[Run, Cell], float]:
+    return lambda run, cell: _at(_trained(run, name), cell)
 
 
 def _rate(run: Run, cell: Cell) -> float:
@@ -220,17 +211,23 @@ def _earlier(values: Sequence[float], cell: Cell) -> float:
     return sum(values[: depth_of(cell, len(values))])
 
 
+def _margins(run: Run) -> list[float]:
+    found = of.margins(run)
+    if not found:
+        raise Unreadable("no blocks")
+    return found
+
+
 def _margin_sum(run: Run, cell: Cell) -> float:
-    """P, the earlier blocks' mean margins added up; under `gamma P` times the rule's gamma. On test images."""
+    """P, the earlier blocks' mean margins added up; under `gamma P` times the rule's gamma."""
     weight = _gamma(run) if "gamma" in cell.column else 1.0
-    return weight * _earlier(_tested(run, "sep_cur_mined"), cell)
+    return weight * _earlier(_margins(run), cell)
 
 
 def _attenuation(run: Run, cell: Cell) -> float:
-    """R at the mean margins of test images, as the paper has it (the mean of R over them is another number)."""
-    margins = _tested(run, "sep_cur_mined")
-    margin = _of_a_block("sep_cur_mined", _tested)(run, cell)
-    return float(attenuation_ratio(margin, _earlier(margins, cell), _gamma(run), run.config.beta))
+    """R at the mean margins, as the paper has it (the mean of R over the images is another number)."""
+    margins = _margins(run)
+    return float(attenuation_ratio(_at(margins, cell), _earlier(margins, cell), _gamma(run), run.config.beta))
 
 
 def _goodness_sum(run: Run, cell: Cell) -> float:
@@ -306,7 +303,7 @@ READERS: Mapping[str, Reader] = {
     "class_accuracy_tta": Reader(_of_a_class),
     "truncated_accuracy": Reader(_truncated),
     "sep_cur_mined": Reader(_of_a_block("sep_cur_mined")),
-    "margin": Reader(_of_a_block("sep_cur_mined", _tested)),
+    "margin": Reader(lambda run, cell: _at(_margins(run), cell)),
     "sep_rate": Reader(_rate),
     "goodness_pos": Reader(_of_a_block("g_pos")),
     "goodness_neg": Reader(_of_a_block("g_neg")),
@@ -329,4 +326,4 @@ IN_TRAINING = {
     *(name for name in READERS if name.startswith("goodness")),
     "share",
 }
-ON_TEST_IMAGES = {"margin", "margin_sum", "attenuation"}
+MARGINS = {"margin", "margin_sum", "attenuation"}

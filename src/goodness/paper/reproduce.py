@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from goodness.errors import RunError, UserError
+from goodness.errors import RunError, UserError, nearest
 from goodness.home import from_home
 from goodness.paper import extras
 from goodness.paper.extras import Extra, draw, to_check
@@ -69,10 +70,11 @@ class Reproduced:
     taken: Taken = field(default_factory=Taken)
 
 
-def plan(labels: Sequence[str], pool: Pool, seeds: Sequence[int] | None = None) -> Plan:
+def plan(labels: Sequence[str], pool: Pool, seeds: Sequence[int] | None = None, only: Sequence[str] = ()) -> Plan:
     """The tables, figures and findings of these labels, and every run that they need, once.
 
-    `all` is everything. `goodness.paper.names` says what a label means.
+    `all` is everything. `goodness.paper.names` says what a label means. `only` leaves runs of these presets alone, as
+    names or with wildcards.
     """
     tables: dict[str, PaperTable] = {}
     drawn: dict[str, Extra] = {}
@@ -93,12 +95,18 @@ def plan(labels: Sequence[str], pool: Pool, seeds: Sequence[int] | None = None) 
         if found.finding:
             judged[found.finding.name] = found.finding
     everything = (*tables.values(), *drawn.values(), *judged.values())
-    return Plan(
-        tuple(tables.values()),
-        tuple(drawn.values()),
-        tuple(judged.values()),
-        union(one.needs(pool.scale, seeds) for one in everything),
-    )
+    needs = _only(union(one.needs(pool.scale, seeds) for one in everything), only)
+    return Plan(tuple(tables.values()), tuple(drawn.values()), tuple(judged.values()), needs)
+
+
+def _only(needs: dict[Need, bool], patterns: Sequence[str]) -> dict[Need, bool]:
+    """The runs whose preset one of the patterns fits; all of them where there is none."""
+    presets = list(dict.fromkeys(preset for preset, _ in needs))
+    for pattern in patterns:
+        if not fnmatch.filter(presets, pattern):
+            raise UserError(f"nothing that was named needs a preset '{pattern}': {nearest(pattern, presets)}")
+    kept = {preset for pattern in patterns for preset in fnmatch.filter(presets, pattern)}
+    return {need: readout for need, readout in needs.items() if not patterns or need[0] in kept}
 
 
 def reproduce(
@@ -106,6 +114,7 @@ def reproduce(
     pool: Pool,
     *,
     seeds: Sequence[int] | None = None,
+    only: Sequence[str] = (),
     jobs: int | None = None,
     device: str = "auto",
     data_dir: Path | None = None,
@@ -120,7 +129,7 @@ def reproduce(
     the theorems, it is made too, of runs that have their weights. A run that fails twice is left out, and what needs it
     is written as incomplete.
     """
-    asked = plan(labels, pool, seeds)
+    asked = plan(labels, pool, seeds, only)
     missing, known = pool.missing(asked.needs), found_in(published, pool, asked.needs)
     if missing and is_published(pool.path):
         raise UserError(
