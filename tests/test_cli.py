@@ -269,6 +269,11 @@ def test_a_signal_saves_says_how_to_go_on_and_resume_finishes(tmp_path: Path, nu
     assert not (folder / "result.json").exists()
 
 
+def heed_interrupts() -> None:
+    """For a child of a test that was started in the background, where a shell has interrupts ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 AS_SCRIPT = "import sys; sys.argv = ['/usr/bin/goodness', '--version']; from goodness.cli import main"
 
 
@@ -294,7 +299,12 @@ def test_an_interrupt_while_the_command_is_being_imported_ends_it_quietly(
     )
     path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
-        [sys.executable, *start], capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": path}
+        [sys.executable, *start],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": path},
+        preexec_fn=heed_interrupts,
     )
     if code is None:
         assert "KeyboardInterrupt" in done.stderr
@@ -326,7 +336,7 @@ def test_a_program_that_imports_the_library_is_not_the_command(
 
 def test_after_the_imports_an_interrupt_is_pythons_own_again() -> None:
     script = f"{AS_SCRIPT}\nimport signal\nassert signal.getsignal(signal.SIGINT) is signal.default_int_handler"
-    subprocess.run([sys.executable, "-c", script], check=True)
+    subprocess.run([sys.executable, "-c", script], check=True, preexec_fn=heed_interrupts)
 
 
 def test_the_library_imports_without_the_command_line_packages() -> None:

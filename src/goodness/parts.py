@@ -147,6 +147,11 @@ class NegativesPart(Part):
         if self.count < 1:
             raise ConfigError(f"negatives.count must be at least 1, got {self.count}")
 
+    @property
+    def uniforms(self) -> int:
+        """How many uniform numbers an image needs at a block."""
+        return self.count
+
     def signature(self, progress: float) -> Hashable:
         """Whatever of the progress shapes the choice: as long as it stays the same, a recorded step can be replayed."""
         return progress

@@ -14,13 +14,14 @@ from goodness.config import Config, Model, Stem
 from goodness.data.dataset import as_split
 from goodness.data.images import Split
 from goodness.diagnostics import stream
-from goodness.diagnostics.stream import along_the_stream
+from goodness.diagnostics.stream import along_the_stream, meets_two_labels
+from goodness.errors import RunError
 from goodness.local.negatives import Online, Random, Teacher
 from goodness.model.hybrid import Hybrid
 from goodness.model.network import Network
 from goodness.parts import NegativesPart
 from goodness.predict import goodness_of
-from goodness.report.health_tables import what_training_sees
+from goodness.report.health_tables import along_the_stream as along_the_stream_told
 from goodness.training.draws import uniforms
 
 CLASSES = 5
@@ -61,7 +62,7 @@ def by_loop(made: Network, rows: Split, config: Config) -> tuple[list[list[float
                 return block(tokens, torch.tensor([y]))
 
             if depth == 0 or not negatives.once:
-                drawn = uniforms(torch.device("cpu"), (len(rows), draws), config.seed, "stream", "test", 0, depth)[i]
+                drawn = uniforms(torch.device("cpu"), (len(rows), draws), config.seed, "stream", "test", depth)[i]
                 k = 1
                 if isinstance(negatives, Teacher | Online):
                     k = round(negatives.k_first + depth / (blocks - 1) * (negatives.k_last - negatives.k_first))
@@ -83,7 +84,7 @@ def test_every_block_is_held_against_the_label_it_mines(negatives: NegativesPart
     made, rows = network(), images()
     config = Config(model=MODEL, negatives=negatives)
     rights, wrongs = by_loop(made, rows, config)
-    found = along_the_stream(made, rows, config, split="test")
+    found = along_the_stream(made, rows, config, split="test")["blocks"]
     for right, wrong, block in zip(rights, wrongs, found, strict=True):
         margins = torch.tensor(right) - torch.tensor(wrong)
         assert block["sep_stream"] == pytest.approx(float(margins.mean()), abs=1e-5)
@@ -99,7 +100,7 @@ def test_a_label_that_is_kept_separates_as_in_prediction() -> None:
     right = scores.gather(2, rows.labels[None, :, None].expand(3, -1, 1)).squeeze(2)
     worst = scores[0].scatter(1, rows.labels[:, None], -torch.inf).argmax(dim=1)
     kept = scores.gather(2, worst[None, :, None].expand(3, -1, 1)).squeeze(2)
-    found = along_the_stream(made, rows, config, split="test")
+    found = along_the_stream(made, rows, config, split="test")["blocks"]
     assert [one["sep_stream"] for one in found] == pytest.approx((right - kept).mean(dim=1).tolist(), abs=1e-4)
 
 
@@ -110,30 +111,59 @@ def test_late_labels_meet_no_other_label() -> None:
     scores = goodness_of(made, rows.images).double()
     right = scores.gather(2, rows.labels[None, :, None].expand(3, -1, 1)).squeeze(2)
     worst = scores.scatter(2, rows.labels[None, :, None].expand(3, -1, 1), -torch.inf).amax(dim=2)
-    found = along_the_stream(made, rows, config, split="test")
+    found = along_the_stream(made, rows, config, split="test")["blocks"]
     assert [one["sep_stream"] for one in found] == pytest.approx((right - worst).mean(dim=1).tolist(), abs=1e-4)
 
 
-def test_pieces_are_put_together(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("images_at_once", "labels_at_once", "passes"), [(5, CLASSES, 3), (1, 2, 12)])
+def test_pieces_give_what_the_whole_gives(
+    monkeypatch: pytest.MonkeyPatch, images_at_once: int, labels_at_once: int, passes: int
+) -> None:
     made, rows = network(), images()
-    config = Config(model=MODEL, negatives=Teacher(k_first=200, k_last=200))  # all labels drawn, whatever the pieces
+    config = Config(model=MODEL, negatives=Teacher(k_first=2, k_last=3))
     whole = along_the_stream(made, rows, config, split="test")
-    monkeypatch.setattr(stream, "chunk_sizes", lambda network, memory: (5, CLASSES))
+    monkeypatch.setattr(stream, "chunk_sizes", lambda network, memory: (images_at_once, labels_at_once))
     calls = list[int]()
     pieces = along_the_stream(made, rows, config, split="test", poll=lambda: calls.append(1))
-    assert len(calls) == 3
-    for a, b in zip(whole, pieces, strict=True):
+    assert len(calls) == passes
+    for a, b in zip(whole["blocks"], pieces["blocks"], strict=True):
         assert a == pytest.approx(b, abs=1e-5)
 
 
-def test_the_gap_is_told_where_it_is_wide() -> None:
-    def blocks(*pairs: tuple[float, float]) -> list[dict[str, float]]:
-        return [{"sep_stream": along, "sep_cur_mined": kept} for along, kept in pairs]
+@pytest.mark.parametrize("negatives", [Teacher(count=3), Teacher(among=2), Random(count=2), Teacher(ramp="epochs")])
+def test_every_choice_of_negatives_has_a_stream(negatives: NegativesPart) -> None:
+    found = along_the_stream(network(), images(), Config(model=MODEL, negatives=negatives), split="test")
+    assert found["images"] == 12
+    assert all(0 <= block["sep_stream_rate"] <= 1 for block in found["blocks"])
 
-    assert what_training_sees(blocks((0.9, 1.1), (3.0, 2.9))) is None
-    assert what_training_sees([{"sep_cur_mined": 1.0}]) is None  # an older health.json
-    assert what_training_sees(blocks((0.9, 0.1), (0.02, -0.05))) is None  # the first block meets one label alone
-    said = what_training_sees(blocks((0.92, 1.15), (2.96, 0.56), (3.54, 0.27)))
+
+def test_weights_that_ran_away_are_told() -> None:
+    made = network()
+    next(made.block(1).parameters()).data.fill_(torch.inf)
+    with pytest.raises(RunError, match="block 1 is not finite"):
+        along_the_stream(made, images(), Config(model=MODEL), split="test")
+
+
+def test_the_gap_is_told_where_it_is_wide_and_two_labels_meet() -> None:
+    def report(*pairs: tuple[float, float], meets: bool = True) -> dict[str, Any]:
+        blocks = [{"sep_stream": along, "sep_cur_mined": kept} for along, kept in pairs]
+        return {"stream": {"images": 12, "meets_two_labels": meets}, "blocks": blocks}
+
+    wide = ((0.92, 1.15), (2.96, 0.56), (3.54, 0.27))
+    assert along_the_stream_told(report((0.9, 1.1), (3.0, 2.9))) is None
+    assert along_the_stream_told({"blocks": [{"sep_cur_mined": 1.0}]}) is None  # an older health.json
+    assert along_the_stream_told(report((0.9, 0.1), (0.02, -0.05))) is None  # the first block meets one label alone
+    assert along_the_stream_told(report(*wide, meets=False)) is None
+    said = along_the_stream_told(report(*wide))
     assert said is not None
     assert "0.92 2.96 3.54" in said
     assert "1.15 0.56 0.27" in said
+
+
+@pytest.mark.parametrize(
+    ("changes", "meets"),
+    [({}, True), ({"negatives.once": True}, False), ({"model.label": "late"}, False), ({"model.blocks": 1}, False)],
+)
+def test_two_labels_meet_where_they_are_mined_anew_and_enter_the_tokens(changes: dict[str, Any], meets: bool) -> None:
+    config = goodness.make_config("demo", changes)
+    assert meets_two_labels(Network(config.model, (1, 8, 8), 10), config) == meets

@@ -54,18 +54,27 @@ def made_up(
         {
             "sep_cur": 0.7 * separation[d],
             "sep": sum(separation[: d + 1]),
-            "sep_cur_mined": separation[d],
-            "sep_rate": rate - 0.01 * (depth - 1 - d),
+            "sep_cur_mined": 0.5 * separation[depth - 1 - d],  # on test images another number, and another shape
+            "sep_rate": 0.5,
             "attenuation": 1.0 if not d else 0.5,
             "loss_collapse": 0.1 / (d + 1),
-            "g_pos": goodness[d],
-            "g_neg": goodness[d] - separation[d],
+            "g_pos": 0.5 * goodness[depth - 1 - d],
+            "g_neg": 0.0,
             "rule_weight": 0.0 if not d else 0.7,
             "accuracy": truncation[d] / 100,
             "saturation": truncation[d] / truncation[-1],
             "sep_ni_rate": wrong_image_rate,
         }
         for d in range(0 if is_bp else depth)
+    ]
+    trained = [
+        {
+            "g_pos": goodness[d],
+            "sep_cur_mined": separation[d],
+            "sep_rate": rate - 0.01 * (depth - 1 - d),
+            "rule_weight": 0.0 if not d else 0.7,
+        }
+        for d in range(len(blocks))
     ]
     _write(path / "config.json", {"stage": "s1", **to_dict(config)})
     _write(path / "result.json", _result("s1", accuracy, n, blocks))
@@ -74,7 +83,7 @@ def made_up(
     with open(path / "metrics.jsonl", "w") as file:
         for place, epoch in enumerate(EPOCHS):
             share = (place + 1) / len(EPOCHS)
-            file.write(json.dumps(_line(epoch, share, accuracy, blocks, draws)) + "\n")
+            file.write(json.dumps(_line(epoch, share, accuracy, blocks, trained, draws)) + "\n")
     if right is not None:
         scores = np.zeros((len(right), 2))
         scores[:, 0] = np.where(right, 1.0, -1.0)
@@ -169,7 +178,12 @@ def _health(
 
 
 def _line(
-    epoch: int, share: float, accuracy: float, blocks: list[dict[str, Any]], draws: np.random.Generator
+    epoch: int,
+    share: float,
+    accuracy: float,
+    blocks: list[dict[str, Any]],
+    trained: list[dict[str, float]],
+    draws: np.random.Generator,
 ) -> dict[str, Any]:
     train = [
         {
@@ -179,10 +193,11 @@ def _line(
             "g_pos": share * block["g_pos"],
             "sep_cur_mined": share * block["sep_cur_mined"],
             "sep_rate": 0.9 + share * (block["sep_rate"] - 0.9),
+            "rule_weight": block["rule_weight"],
             "experts_effective": 20 + 5 * share + d,
             "load_variance": 0.5 - 0.3 * share,
         }
-        for d, block in enumerate(blocks)
+        for d, block in enumerate(trained)
     ]
     noise = float(draws.normal(0, 0.2))
     val = {"accuracy": (0.8 + 0.2 * share) * (accuracy + noise) / 100, "n": 5000, "blocks": blocks}

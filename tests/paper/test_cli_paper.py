@@ -260,6 +260,16 @@ def test_only_some_rows_of_a_table_are_trained(tmp_path: Path, capsys: pytest.Ca
     table = (tmp_path / "pool" / "tables" / "freeriding.md").read_text()
     assert "Incomplete: 2 of 3 runs are missing" in table
     assert sorted(path.name.rsplit("-", 2)[0] for path in (tmp_path / "pool").glob("*-s42")) == ["gamma0"]
+    other = ["--only", "lcff", "--published", str(tmp_path / "published"), "--dry-run", "--json"]
+    assert main(["publish", str(tmp_path / "pool"), "--out", str(tmp_path / "published")]) == 0
+    capsys.readouterr()
+    asked[-1] = str(tmp_path / "another")
+    assert main([*asked, *other]) == 0
+    assert [cell["preset"] for cell in json.loads(said(capsys))["cells"]] == ["lcff"]
+    assert main([*asked, *other[:4], "--device", "cpu"]) == 0  # the published row is there, the third is not
+    capsys.readouterr()
+    table = (tmp_path / "another" / "tables" / "freeriding.md").read_text()
+    assert "Incomplete: 1 of 3 runs are missing" in table
     assert main([*asked, "--only", "gama0"]) == 2
     assert "did you mean 'gamma0'" in capsys.readouterr().err
 

@@ -359,18 +359,28 @@ def test_riding_compares_seed_with_seed_and_wants_enough_of_them_in_every_pair(p
     pool.add("d128-cumulative", [{"separation": [1, 1, 1, one]} for one in (0.1, 0.2)])
     found = verdict("accumulation-makes-blocks-ride", pool.runs)
     assert found.outcome == "cannot be told yet"
-    assert "fewer than 3 seeds: d128-cumulative over d128-gamma0 0.10, n = 2" in found.sentence
+    assert "fewer than 3 seeds: d128-cumulative over d128-gamma0 0.10 (95 % interval" in found.sentence
     assert "0.40 (95 % interval 0.40 to 0.40, n = 3) times as much under d128-lcff" in found.sentence
 
 
-def test_riding_is_refuted_by_one_pair_of_enough_seeds(pool: Pool) -> None:
+@pytest.mark.parametrize(("seeds", "outcome"), [(3, "does not hold"), (2, "cannot be told yet")])
+def test_riding_is_refuted_by_one_pair_of_enough_seeds(pool: Pool, seeds: int, outcome: str) -> None:
     pool.add("d128-gamma0", healthy([86.0] * 3, 2.6)).add("d128-lcff", healthy([86.0] * 3, 0.5))
-    pool.add("l8-gamma0", healthy([86.0] * 3, 1.0)).add(
-        "l8-lcff", [{"separation": [1, 1, 1, 1.5 + i]} for i in (0, 0.01, 0.02)]
-    )
+    ride = [{"separation": [1, 1, 1, one]} for one in (1.5, 1.51, 1.52)]
+    pool.add("l8-gamma0", healthy([86.0] * 3, 1.0)).add("l8-lcff", ride[:seeds])
     found = verdict("accumulation-makes-blocks-ride", pool.runs)
-    assert found.outcome == "does not hold"
-    assert "under l8-lcff as under l8-gamma0: it is no less" in found.sentence
+    assert found.outcome == outcome
+    said = "under l8-lcff as under l8-gamma0: it is no less" if seeds == 3 else "l8-lcff over l8-gamma0 1.5"
+    assert said in found.sentence
+
+
+def test_of_several_pairs_the_one_that_is_unsure_is_named(pool: Pool) -> None:
+    pool.add("d128-gamma0", healthy([86.0] * 3, 1.0)).add("d128-lcff", healthy([86.0] * 3, 0.9))
+    unsure = [{"separation": [1, 1, 1, one]} for one in (0.1, -0.4, 1.9)]
+    pool.add("l8-gamma0", healthy([86.0] * 3, 1.0)).add("l8-lcff", unsure)
+    found = verdict("accumulation-makes-blocks-ride", pool.runs)
+    assert found.outcome == "cannot be told yet"
+    assert "under l8-lcff as under l8-gamma0: the interval reaches one" in found.sentence
 
 
 def test_a_rule_of_one_seed_is_named_and_does_not_stand_for_its_family(pool: Pool) -> None:
@@ -381,7 +391,16 @@ def test_a_rule_of_one_seed_is_named_and_does_not_stand_for_its_family(pool: Poo
     assert found.outcome == "cannot be told yet"
     assert found.n == 3
     assert "(d128-gamma0 against d128-lcff)" in found.sentence
-    assert "of which d128-gated-t1-k0 has one seed" in found.sentence
+    assert "(d128-gated-t1-k0: one seed, not among these extremes)" in found.sentence
+
+
+def test_a_rule_of_one_seed_keeps_a_family_from_being_called_narrow(pool: Pool) -> None:
+    pool.add("d128-gamma0", healthy([86.0, 86.1, 86.2], 2.6)).add("d128-cumulative", healthy([85.9, 86.2, 86.1], 2.5))
+    assert verdict("dissociation", pool.runs).outcome == "does not hold"
+    pool.add("d128-lcff", healthy([86.0], 0.1))
+    found = verdict("dissociation", pool.runs)
+    assert found.outcome == "cannot be told yet"
+    assert "d128-lcff: one seed" in found.sentence
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from made_up_runs import made_up
 
 import goodness
 from goodness.api import load_data
-from goodness.diagnostics.stream import along_the_stream
 from goodness.durable import read_json
 from goodness.paper.derived import _paired
 from goodness.paper.numbers import Cell, cell
@@ -98,16 +97,24 @@ def test_separation_is_goodness_of_the_right_label_minus_the_mined_ones(run: Run
     assert deep == read(run, asking("sep_cur_mined", "sep_cur_nl (L3)"))
 
 
-def test_margins_are_of_test_images_along_the_stream(run: Run) -> None:
-    again = along_the_stream(run.network(), load_data(run.config).test, run.config, split="test")
-    for depth, block in enumerate(again):
-        assert read(run, asking("margin", f"m, block {depth}")) == pytest.approx(block["sep_stream"], abs=1e-5)
-
-
-def test_a_run_without_them_has_the_margins_of_its_training(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["no last line", "no train", "null", "no measure", "torn"])
+def test_an_earlier_epoch_never_stands_for_the_last(tmp_path: Path, damage: str) -> None:
     made = made_up(tmp_path, "lcff", 42, separation=[0.5, 1.0, 2.0, 0.25])
     assert [read(made, asking("margin", f"m, block {depth}")) for depth in range(4)] == [0.5, 1.0, 2.0, 0.25]
-    assert read(made, asking("margin_sum", "P", "block 2")) == 1.5
+    path = made.path / "metrics.jsonl"
+    *lines, last = path.read_text().splitlines()
+    line = json.loads(last)
+    if damage == "no train":
+        del line["train"]
+    elif damage == "null":
+        line["train"] = None
+    elif damage == "no measure":
+        del line["train"]["blocks"][2]["sep_cur_mined"]
+    kept = {"no last line": [], "torn": [last[:40]]}.get(damage, [json.dumps(line)])
+    path.write_text("\n".join([*lines, *kept]) + ("" if damage == "torn" else "\n"))
+    for metric in ("sep_cur_mined", "goodness_neg", "margin"):
+        with pytest.raises(Unreadable, match="no blocks"):
+            read(made, asking(metric, "L3"))
 
 
 def test_past_margins_and_attenuation_follow_from_the_mean_margins(run: Run) -> None:

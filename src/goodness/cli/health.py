@@ -158,7 +158,8 @@ def health_command(arguments: list[str]) -> int:
         reached = {str(share): convergence(run.metrics, share / 100) for share in (95, 99)}
         print_json({**found, "convergence": reached})
     else:
-        name = f"{run.path.name} ({run.config.preset}, {rule_name(run.config.rule)})"
+        folder = run.path.parent.name if run.path.name == "run" else run.path.name  # a sweep's runs are all called run
+        name = f"{folder} ({run.config.preset}, {rule_name(run.config.rule)})"
         out.print(health_tables.blocks_table(found, name))
         for line in health_tables.verdict_lines(found):
             out.print(line, markup=False, soft_wrap=True)

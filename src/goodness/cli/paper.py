@@ -64,7 +64,8 @@ class ReproduceArgs(PoolArgs):
     """Labels of tables and figures, such as freeriding or main_dissociation (tab:LABEL or fig:LABEL for one of the two
     where both have it); names of findings, such as mgc (finding:NAME where a table has the same); or all."""
     only: tuple[str, ...] = ()
-    """Train runs of these presets alone, names or wildcards such as 'l8-gated-*'; what lacks the others says so."""
+    """Train runs of these presets alone, names or wildcards such as 'l8-gated-*'; others are taken where publications
+    have them, and said to be missing elsewhere."""
     jobs: int | None = None
     """Runs at once. By default one per core; on a GPU one, and more where a measurement says that it pays."""
     device: str = "auto"
@@ -291,9 +292,9 @@ def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
     _say_what_was_taken(known)
     states = {
         need: "published" if pool.cell(*need).folder_name in known.folders else pool.look(*need, readout).why or "done"
-        for need, readout in asked.needs.items()
+        for need, readout in asked.trained.items()
     }
-    missing = {need: readout for need, readout in asked.needs.items() if states[need] not in ("published", "done")}
+    missing = {need: readout for need, readout in asked.trained.items() if states[need] not in ("published", "done")}
     if args.json:
         cells = [
             {
@@ -305,11 +306,11 @@ def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
                 "state": states[preset, seed],
                 "seconds": pool.scale.estimate(preset, readout),
             }
-            for (preset, seed), readout in asked.needs.items()
+            for (preset, seed), readout in asked.trained.items()
         ]
         print_json({"folder": str(pool.path), "cells": cells, "seconds_left": pool.seconds(missing)})
         return 0
-    for (preset, seed), readout in asked.needs.items():
+    for (preset, seed), readout in asked.trained.items():
         seconds = duration(pool.scale.estimate(preset, readout))
         stages = "Stage 1 and 2" if readout and len(pool.cell(preset, seed, True).stages) > 1 else "Stage 1"
         out.print(
@@ -322,7 +323,7 @@ def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
             soft_wrap=True,
         )
     out.print(
-        f"{len(missing)} of {len(asked.needs)} runs to do in {pool.path}, about {duration(pool.seconds(missing))} on "
+        f"{len(missing)} of {len(asked.trained)} runs to do in {pool.path}, about {duration(pool.seconds(missing))} on "
         f"{pool.scale.machine}",
         markup=False,
         soft_wrap=True,

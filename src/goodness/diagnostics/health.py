@@ -82,14 +82,18 @@ def health_of_rows(
     poll: Callable[[], None] = lambda: None,
     compiled: bool = False,
 ) -> dict[str, Any]:
-    """The same of a network where it lies, on images with these class names; `poll` is called now and then."""
+    """The same of a network where it lies, on images with these class names; `poll` is called now and then.
+
+    Beside what `health_of_goodness` says of a block it has `sep_stream`, `sep_stream_rate` and `g_stream` (without TTA;
+    see `along_the_stream`), and under `stream` of how many images.
+    """
     memory = config.keep.memory_mb
     with _evaluating(network):
         goodness, aspects = goodness_and_aspects_of(
             network, rows.images, tta=tta, memory_mb=memory, dtype=dtype, poll=poll, compiled=compiled
         )
         routing = _routing(network, rows, memory, dtype)
-        streams = along_the_stream(network, rows, config, split=split, memory_mb=memory, dtype=dtype, poll=poll)
+        stream = along_the_stream(network, rows, config, split=split, memory_mb=memory, dtype=dtype, poll=poll)
     heads = [network.block(depth).head for depth in range(len(network.blocks))]
     found = health_of_goodness(
         goodness.cpu(),
@@ -99,11 +103,11 @@ def health_of_rows(
         classes=names,
         aspects=[Aspects(head.names, head.weights().detach().cpu(), one.cpu()) for head, one in zip(heads, aspects)],
     )
-    for block, routed, stream in zip(found["blocks"], routing, streams):
-        block |= stream
+    for block, routed, along in zip(found["blocks"], routing, stream.pop("blocks")):
+        block |= along
         if routed is not None:
             block["routing"] = routed
-    return {**found, "tta": tta}
+    return {**found, "stream": stream, "tta": tta}
 
 
 def convergence(metrics: list[dict[str, Any]], share: float) -> int | None:

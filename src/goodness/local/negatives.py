@@ -179,6 +179,10 @@ class Mined(NegativesPart):
         within_wrong_labels("among", self.among, classes)
 
     @property
+    def uniforms(self) -> int:
+        return max(self.k_first, self.k_last, self.count) + (1 if self.among > 1 else 0)
+
+    @property
     def most_draws(self) -> int:
         """The most draws that any block makes."""
         return self.k_first if self.once else max(self.k_first, self.k_last)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from goodness.paper.extras import Extra, findings
 from goodness.paper.pool import Need, Pool
 from goodness.paper.verdicts import Measured, Verdict, counted
 from goodness.paper.writing import markdown_line
+from goodness.sweep.published import is_published
 
 MARKDOWN, CSV = "findings.md", "findings.csv"
 """Files of the pool that hold the verdicts on all findings."""
@@ -35,8 +37,10 @@ class Judged:
 
     @property
     def make(self) -> str:
-        """The command that trains what is missing."""
-        return f"goodness reproduce finding:{self.finding.name} --scale {self.pool.scale.name}"
+        """The command that trains what is missing; nothing is trained in a publication, whose runs are taken."""
+        path = self.pool.path
+        taken = f" --published {shlex.quote(str(path))} --mixed-versions" if is_published(path) else ""
+        return f"goodness reproduce finding:{self.finding.name} --scale {self.pool.scale.name}{taken}"
 
 
 def judge(finding: Extra, pool: Pool, seeds: Sequence[int] | None = None) -> Judged:

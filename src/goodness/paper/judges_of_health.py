@@ -130,7 +130,7 @@ def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
     few = min(one.difference.n for pair, one in pairs.items() if not set(thin) & set(pair))
     if any(one.is_refuted for one in pairs.values()):
         outcome, sentence = FAILS, f"{apart}: accuracies differ by more than {POINT:g} point."
-    elif is_narrow:
+    elif is_narrow and not thin:
         outcome, sentence = FAILS, f"{apart}: the separations hardly differ, so there is nothing to dissociate."
     elif is_wide and all(one.is_shown for one in pairs.values()):
         outcome, sentence = HOLDS, f"{apart}: every pair lies within ±{POINT:g} point (TOST over seeds)."
@@ -141,9 +141,10 @@ def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
         wide = "" if is_wide else f"that separations differ {SPREAD:g} times"
         near = "" if all(one.is_shown for one in pairs.values()) else f"that every pair lies within ±{POINT:g} point"
         sentence = f"{apart}; it is not shown {' nor '.join(one for one in (wide, near) if one)}."
-        if thin:
-            sentence = f"{sentence[:-1]}, of which {', '.join(thin)} {'has' if len(thin) == 1 else 'have'} one seed."
-    sentence = f"{sentence[:-1]} ({family.note})." if family.note else sentence
+    asides = [family.note] if family.note else []
+    if thin:
+        asides.append(f"{', '.join(thin)}: one seed, not among these extremes")
+    sentence = f"{sentence[:-1]} ({'; '.join(asides)})." if asides else sentence
     what = f"{family.name}: accuracy of {most} minus that of {least}, points"
     return told(outcome, sentence, what, found, paper=family.paper[1], details=details)
 
@@ -193,20 +194,20 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
             return not_to_be_told(why, papers)
         return nothing_yet([preset for pair in pairs for preset in pair], papers)
     enough = [one for one in found if one[2].n >= LEAST]
-    against = [one for one in found if one[2].low is not None and one[2].low > 1]
-    local, cumulative, most = max(against or enough or found, key=lambda one: one[2].estimate)
+    against = [one for one in enough if one[2].low is not None and one[2].low > 1]
+    unsure = [one for one in enough if one[2].high is None or one[2].high >= 1]
+    local, cumulative, most = max(against or unsure or enough or found, key=lambda one: one[2].estimate)
     says = f"The deepest block separates {written(most, sign=False)} times as much under {cumulative} as under {local}"
     others = f", and less in {len(enough) - 1} other pairs" if len(enough) > 1 else ""
     if against:
         outcome, sentence = FAILS, f"{says}: it is no less."
     elif not enough:
         outcome, sentence = OPEN, f"{says}; {too_few(most)}, and it takes {LEAST}."
-    elif any(one.high is None or one.high >= 1 for *_, one in enough):
-        outcome, sentence = OPEN, f"{says}: in a pair the interval reaches one."
+    elif unsure:
+        outcome, sentence = OPEN, f"{says}: the interval reaches one."
     elif few := [one for one in found if one not in enough]:  # every pair counts
-        thin = ", ".join(f"{theirs} over {ours} {one.estimate:.2f}, n = {one.n}" for ours, theirs, one in few)
+        thin = ", ".join(f"{theirs} over {ours} {written(one, sign=False)}" for ours, theirs, one in few)
         outcome, sentence = OPEN, f"{says}{others}; cannot be told yet of pairs with fewer than {LEAST} seeds: {thin}."
-        sentence = sentence.replace("-0.", "−0.")
     else:
         outcome, sentence = HOLDS, f"{says}{others}."
     return told(

@@ -53,13 +53,13 @@ def by_block(run: Run, name: str) -> list[float]:
 def in_training(run: Run, name: str) -> list[float]:
     """One measure, block after block, over the last epoch's training; empty where there is none.
 
-    The paper's tables of blocks are of that, by all signs (docs/decisions.md). Each block mines a wrong label of its
+    The paper's tables of blocks are of that, most likely (docs/decisions.md). Each block mines a wrong label of its
     own there, on tokens that carry the one before; on test images, in `by_block`, a label is kept through all blocks.
     """
     if name == "g_neg":
         return [g - margin for g, margin in zip(in_training(run, "g_pos"), in_training(run, "sep_cur_mined"))]
     found = over_epochs(run, "train", name)
-    return found[-1][1] if found else []
+    return found[-1][1] if found and found[-1][0] == result(run).get("epochs") else []
 
 
 def deepest(values: Sequence[float]) -> float | None:
@@ -74,12 +74,6 @@ def first_to_last(values: Sequence[float]) -> float | None:
 def separation(run: Run) -> list[float]:
     """What each block separates by itself, sep_cur_nl of the paper's tables."""
     return in_training(run, "sep_cur_mined")
-
-
-def margins(run: Run) -> list[float]:
-    """The same on test images, where a run keeps it along the stream of negatives; else as in training."""
-    kept = [block.get("sep_stream") for block in health(run).get("blocks", []) if isinstance(block, dict)]
-    return separation(run) if not kept or None in kept else [float(one) for one in kept if one is not None]
 
 
 def goodness(run: Run) -> list[float]:
@@ -128,7 +122,8 @@ def over_epochs(run: Run, part: str, name: str) -> list[tuple[int, list[float]]]
     """Epoch (from 1) and one measure by block; `part` is train or val."""
     found = []
     for line in lines(run):
-        values = [block.get(name) for block in line.get(part, {}).get("blocks", [])]
+        blocks_of = part_of.get("blocks") if isinstance(part_of := line.get(part), dict) else None
+        values = [block.get(name) for block in blocks_of] if isinstance(blocks_of, list) else []
         if values and None not in values:
             found.append((int(line["epoch"]) + 1, [float(value) for value in values]))
     return found

@@ -37,7 +37,16 @@ ENVIRONMENT = (
     "started",
 )
 """What stays of environment.json as it is. Left out: the command, where the data lies, the system's own build."""
-TRAIN = ("loss", "g_pos", "sep_cur_mined", "sep_rate", "grad_norm", "experts_effective", "load_variance")
+TRAIN = (
+    "loss",
+    "g_pos",
+    "sep_cur_mined",
+    "sep_rate",
+    "rule_weight",
+    "grad_norm",
+    "experts_effective",
+    "load_variance",
+)
 """What stays of a block's line in metrics.jsonl, beside each term's own loss."""
 FROM_ROOT = r"(?:[\\/]|~|file:|[A-Za-z]:[\\/])"
 """How a path begins that names a place of one machine."""

@@ -43,6 +43,9 @@ class Plan:
     figures: tuple[Extra, ...]
     findings: tuple[Extra, ...]
     needs: dict[Need, bool]
+    """All of them; publications may have them."""
+    trained: dict[Need, bool]
+    """Those of them that are to be trained where they are missing."""
 
 
 @dataclass
@@ -73,8 +76,8 @@ class Reproduced:
 def plan(labels: Sequence[str], pool: Pool, seeds: Sequence[int] | None = None, only: Sequence[str] = ()) -> Plan:
     """The tables, figures and findings of these labels, and every run that they need, once.
 
-    `all` is everything. `goodness.paper.names` says what a label means. `only` leaves runs of these presets alone, as
-    names or with wildcards.
+    `all` is everything. `goodness.paper.names` says what a label means. `only` has names or wildcards of the presets
+    that are to be trained.
     """
     tables: dict[str, PaperTable] = {}
     drawn: dict[str, Extra] = {}
@@ -95,8 +98,8 @@ def plan(labels: Sequence[str], pool: Pool, seeds: Sequence[int] | None = None, 
         if found.finding:
             judged[found.finding.name] = found.finding
     everything = (*tables.values(), *drawn.values(), *judged.values())
-    needs = _only(union(one.needs(pool.scale, seeds) for one in everything), only)
-    return Plan(tuple(tables.values()), tuple(drawn.values()), tuple(judged.values()), needs)
+    needs = union(one.needs(pool.scale, seeds) for one in everything)
+    return Plan(tuple(tables.values()), tuple(drawn.values()), tuple(judged.values()), needs, _only(needs, only))
 
 
 def _only(needs: dict[Need, bool], patterns: Sequence[str]) -> dict[Need, bool]:
@@ -130,7 +133,7 @@ def reproduce(
     is written as incomplete.
     """
     asked = plan(labels, pool, seeds, only)
-    missing, known = pool.missing(asked.needs), found_in(published, pool, asked.needs)
+    missing, known = pool.missing(asked.trained), found_in(published, pool, asked.needs)
     if missing and is_published(pool.path):
         raise UserError(
             f"{pool.path} is a publication that lacks {len(missing)} runs, and nothing is trained there; choose "
@@ -239,5 +242,5 @@ def write(asked: Plan, pool: Pool, seeds: Sequence[int] | None = None) -> Reprod
     judged = judge_all(pool, seeds) if asked.findings else []
     files += write_findings(judged, pool.path) if judged else []
     of_those = tuple(one for one in judged if one.finding in asked.findings)
-    missing = {need: pool.look(*need, readout).why for need, readout in pool.missing(asked.needs).items()}
+    missing = {need: pool.look(*need, readout).why for need, readout in pool.missing(asked.trained).items()}
     return Reproduced(filled, of_those, tuple(files), missing, undrawn)

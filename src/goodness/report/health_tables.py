@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rich.table import Table
@@ -53,20 +53,23 @@ def verdict_lines(found: dict[str, Any]) -> Iterator[str]:
     cost = what_later_blocks_cost(found["truncation"])
     if cost:
         yield cost
-    if (apart := what_training_sees(found["blocks"])) is not None:
+    if (apart := along_the_stream(found)) is not None:
         yield apart
 
 
-def what_training_sees(blocks: Sequence[Mapping[str, Any]]) -> str | None:
-    """A sentence where a block separates far more along the stream of training than with one label kept."""
-    there = [block for block in blocks if "sep_stream" in block]
-    if not any(block["sep_stream"] - block["sep_cur_mined"] > block["sep_stream"] / 2 > 0.05 for block in there[1:]):
+def along_the_stream(found: Mapping[str, Any]) -> str | None:
+    """A sentence where a block separates far more along the stream of training than where hypotheses keep their label;
+    None where no block meets two labels, or an older report does not say."""
+    blocks = found["blocks"]
+    if not found.get("stream", {}).get("meets_two_labels") or not all("sep_stream" in block for block in blocks):
         return None
-    streams, kept = (" ".join(f"{block[name]:.2f}" for block in there) for name in ("sep_stream", "sep_cur_mined"))
+    if not any(block["sep_stream"] - block["sep_cur_mined"] > block["sep_stream"] / 2 > 0.05 for block in blocks[1:]):
+        return None
+    streams, kept = (" ".join(f"{block[name]:.2f}" for block in blocks) for name in ("sep_stream", "sep_cur_mined"))
     return (
-        f"in training, where each block mines a wrong label anew, the blocks separate {streams}; with one label kept "
-        f"through all blocks, as in prediction, {kept}: the rest they tell by two labels that do not agree, not by the "
-        "image"
+        f"with a wrong label mined anew at every block, as training has it, the blocks separate {streams} on these "
+        f"images (sep_stream); where every hypothesis keeps its label, as in prediction, {kept} (sep_cur_mined): a "
+        "block that meets two labels can tell a wrong one without the image"
     )
 
 

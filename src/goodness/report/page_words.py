@@ -20,7 +20,7 @@ MEANINGS = {
     "sep_cur": "goodness of the right label minus the strongest wrong one's, this block alone, mean over the images.",
     "sep_cur_mined": "the same against a wrong label drawn at random, the hardest of a few.",
     "sep_cur_mined_rate": "share of images whose right label leads that one in this block alone.",
-    "sep_stream": "the same as training sees it: each block against a wrong label that it mines anew.",
+    "sep_stream": "as sep_cur_mined, each block mining anew on tokens with the wrong label before it, as in training.",
     "sep_stream_rate": "share of images for which that is positive.",
     "sep_cur_rate": "share of images for which this block alone is right.",
     "evidence": "mean of the block's own margin, wrong answers counted as nothing: what the verdicts compare.",

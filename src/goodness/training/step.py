@@ -325,13 +325,10 @@ class Stepper:
 
             return score
 
-        most = negatives.count
-        if isinstance(negatives, Mined):
-            most = max(negatives.k_first, negatives.k_last, negatives.count) + (1 if negatives.among > 1 else 0)
         mining = Mining(
             labels=labels,
             classes=self.network.classes,
-            uniforms=self.draws((batch, most), "mine", moment.epoch, moment.step, depth),
+            uniforms=self.draws((batch, negatives.uniforms), "mine", moment.epoch, moment.step, depth),
             depth=depth,
             blocks=self.blocks,
             progress=moment.progress,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from goodness.errors import UserError
 from goodness.paper import measured as of
 from goodness.paper.figures.depth import L4, L8
-from goodness.paper.figures.sheet import INK, Sheet, colour_of, dash_of, name_of, paper_figure
+from goodness.paper.figures.sheet import IN_TRAINING, INK, Sheet, colour_of, dash_of, name_of, paper_figure
 from goodness.paper.findings import VARIANTS
 from goodness.paper.numbers import Cell, of_preset, table
 from goodness.report.ink import COLOURS, RIDES, WORKS, room_for_accuracies
@@ -90,7 +90,8 @@ def _ablation(sheet: Sheet, label: str, title: str) -> None:
     axes.set_ylim(len(rows) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     axes.grid(axis="x", visible=True)
-    axes.set_xlabel("change of test accuracy against cp-fair (points)")
+    is_tta = all(of.accuracy(run, tta=True) is not None for run in sheet.runs["cp-fair"].values())
+    axes.set_xlabel(f"change of test accuracy against cp-fair (points), Stage 1{', flip TTA' if is_tta else ''}")
     if any(found.low is not None for _, found in rows):
         sheet.notes.append("Black: 95 % interval over seeds; one that reaches the edge goes on.")
         reach = max(abs(found.estimate) for _, found in rows)
@@ -165,6 +166,7 @@ def accuracy_vs_ratio(sheet: Sheet) -> None:
     axes.set_ylabel("test accuracy (%)")
     shapes = {"d128-": "circles: four blocks", "l8-": "squares: eight blocks"}
     shown = [words for start, words in shapes.items() if any(name.startswith(start) for name in sheet.presets)]
+    sheet.notes.append(IN_TRAINING)
     sheet.notes.append(f"A point is a rule, lines the standard deviation over seeds; {', '.join(shown)}.")
     sheet.notes += ["Ours: Stage 1; the paper's: Stage 2 with TTA."] if sheet.has_paper else []
     sheet.legend(axes)
@@ -200,7 +202,7 @@ def magnitude_vs_sep(sheet: Sheet) -> None:
     left.set_xlabel("goodness under the right label,\nall blocks together")
     right.set_xlabel("share of images whose right label leads\na mined wrong one, all blocks")
     left.set_ylabel("test accuracy (%)")
-    sheet.notes.append("A point is a variant.")
+    sheet.notes += [IN_TRAINING, "A point is a variant."]
     sheet.legend(left)
 
 
@@ -246,7 +248,7 @@ def dissociation_summary(sheet: Sheet) -> None:
     right.set_ylabel(f"test accuracy (%), Stage 1{', flip TTA' if with_tta else ''}")
     room_for_accuracies(right, [value for found in scores.values() for value in found.values()] + _paper_scores(names))
     views = "Accuracies are with flip TTA." if with_tta else "Our accuracies are without TTA, the paper's with it."
-    sheet.notes.append(f"Black: standard deviation over seeds. {views}")
+    sheet.notes += [IN_TRAINING, f"Black: standard deviation over seeds. {views}"]
     sheet.legend(left)
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from goodness.paper import measured as of
 from goodness.paper.figures.sheet import (
+    IN_TRAINING,
     Sheet,
     block_axis,
     colour_of,
@@ -32,7 +33,6 @@ FOUR_RULES = ("gamma0", "gated-t1-k0", "cumulative", "lcff")
 GATES = tuple(end for end in RULES if end.startswith("gated"))
 PALE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
 """Behind words that a line crosses."""
-IN_TRAINING = "Measured over the last epoch's training, as the paper's."
 SEPARATION = "right label's goodness minus that of\na mined wrong one, this block alone"
 
 
@@ -86,8 +86,11 @@ def freeriding(sheet: Sheet) -> None:
 
 
 def _own_and_inherited(run: Run) -> list[tuple[float, float]]:
-    """Of every block its own goodness, and the rule's weight times that of the blocks before it."""
-    own, weights = of.by_block(run, "g_pos"), of.by_block(run, "rule_weight")
+    """Of every block its own goodness, and the rule's weight times that of the blocks before it.
+
+    Publications of older runs have a gate's mean weight on test images alone, which stands in for that in training.
+    """
+    own, weights = of.goodness(run), of.in_training(run, "rule_weight") or of.by_block(run, "rule_weight")
     return [(g, weight * sum(own[:d])) for d, (g, weight) in enumerate(zip(own, weights))]
 
 
@@ -113,7 +116,8 @@ def _decomposition(sheet: Sheet, blocks: str) -> None:
         axes.set_xticks(list(x))
     panels[0].set_ylabel("goodness under the right label")
     if sheet.has_paper:
-        sheet.notes.append("The paper's numbers are a block's own goodness. Ours are on test images.")
+        sheet.notes.append("The paper's numbers are a block's own goodness.")
+    sheet.notes.append(IN_TRAINING)
     sheet.legend(panels[0])
 
 
@@ -138,7 +142,9 @@ def goodness_decomposition_l8(sheet: Sheet) -> None:
 def _spectrum(sheet: Sheet) -> None:
     """Left the ratio of goodness over kappa, right each block's separation."""
     sheet.need(any("-k" in name for name in sheet.presets), "gate, whose κ this figure is about")
-    last = len(of.goodness(next(iter(sheet.runs[sheet.presets[0]].values())))) - 1
+    depths = [len(of.goodness(run)) for by_seed in sheet.runs.values() for run in by_seed.values()]
+    sheet.need(any(depths), "goodness by block")
+    last = max(depths) - 1
     left, right = sheet.panels(f"Turning κ: from which value on does the last of {last + 1} blocks ride?", columns=2)
     points: list[tuple[float, str, list[float]]] = []
     for name in sheet.presets:

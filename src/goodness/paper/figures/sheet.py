@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 INK = "#444444"
 FINE = 8.5
 """Size of the small print, in points."""
+IN_TRAINING = "Blocks are measured over the last epoch's training."
 STAND_INS = {
     "gamma0": "gamma0-dense",
     "cp-fair": "cp-fair-dense",

@@ -226,7 +226,14 @@ def tinyimagenet_dynamics(sheet: Sheet) -> None:
             curve[epoch] = best
         if curve:
             curves.append(curve)
-            axes.plot(list(curve), list(curve.values()), color=COLOURS[place], linewidth=1.2, label=f"seed {seed}")
+            axes.plot(
+                list(curve),
+                list(curve.values()),
+                color=COLOURS[place],
+                linewidth=1.2,
+                label=f"seed {seed}",
+                marker="o" if len(curve) == 1 else "",
+            )
     sheet.need(curves, "epochs on record")
     shared = sorted(set.intersection(*(set(curve) for curve in curves)))
     if len(curves) > 1:

@@ -27,7 +27,7 @@ def grad_attenuation(sheet: Sheet) -> None:
     left, right = sheet.panels(
         "The more the earlier blocks have settled, the less the deepest one learns", columns=2, size=(11.5, 4.8)
     )
-    drawn = sheet.by_block(left, sheet.presets, of.margins, metric="margin")
+    drawn = sheet.by_block(left, sheet.presets, of.separation, metric="margin")
     sheet.need(drawn, "margins by block")
     block_axis(left)
     left.set_ylabel(SEPARATION)
@@ -55,8 +55,8 @@ def grad_attenuation(sheet: Sheet) -> None:
     how = "measured from its gradients" if is_measured else "by the formula R, from its margins"
     right.set_title(f"a point is a test image, {how}", fontsize=10)
     sheet.notes.append(
-        "Left: each block mines its wrong label anew. Right: one seed; band: Theorem 1; filled: block and past both "
-        "right, where it applies; hollow: not."
+        "Left: ours over the last epoch's training, the paper's on test images. Right: one seed; band: Theorem 1; "
+        "filled: block and past both right, where it applies; hollow: not."
     )
     sheet.legend(left)
 
