@@ -26,6 +26,10 @@ class RunError(Exception):
     exit_code = 1
 
 
+DAMAGE = (ArithmeticError, AttributeError, IndexError, KeyError, TypeError, ValueError)
+"""What a reader of files may stumble over where they hold other things than we write."""
+
+
 def nearest(name: str, known: Iterable[str], cutoff: float = 0.5) -> str:
     """The end of an error message: the names closest to `name`, or all of them when nothing is close; 1 is the same.
 

@@ -154,6 +154,8 @@ def test_the_gap_is_told_where_it_is_wide_and_two_labels_meet() -> None:
     assert along_the_stream_told({"blocks": [{"sep_cur_mined": 1.0}]}) is None  # an older health.json
     assert along_the_stream_told(report((0.9, 0.1), (0.02, -0.05))) is None  # the first block meets one label alone
     assert along_the_stream_told(report(*wide, meets=False)) is None
+    assert along_the_stream_told({**report(*wide), "tta": True}) is None  # the other measure has two views
+    assert along_the_stream_told(report((1.69, 0.81), *wide[1:])) is None  # other draws, as the first block shows
     said = along_the_stream_told(report(*wide))
     assert said is not None
     assert "0.92 2.96 3.54" in said
@@ -167,3 +169,4 @@ def test_the_gap_is_told_where_it_is_wide_and_two_labels_meet() -> None:
 def test_two_labels_meet_where_they_are_mined_anew_and_enter_the_tokens(changes: dict[str, Any], meets: bool) -> None:
     config = goodness.make_config("demo", changes)
     assert meets_two_labels(Network(config.model, (1, 8, 8), 10), config) == meets
+    assert not meets_two_labels(Network(config.model, (1, 8, 8), 2), config)  # which have one wrong label

@@ -251,7 +251,9 @@ def test_figures_and_findings_of_other_modules_are_made_and_shown(
     assert stands == [(name, "complete") for name in ("one_line", "freeriding", "loss_decomposition")]
 
 
-def test_only_some_rows_of_a_table_are_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_some_rows_of_a_table_are_trained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ["reproduce", "tab:freeriding", "--scale", "tiny", "--seeds", "42", "--out", str(tmp_path / "pool")]
     assert main([*asked, "--only", "gamma*", "--dry-run", "--json"]) == 0
     assert [cell["preset"] for cell in json.loads(said(capsys))["cells"]] == ["gamma0"]
@@ -270,6 +272,16 @@ def test_only_some_rows_of_a_table_are_trained(tmp_path: Path, capsys: pytest.Ca
     capsys.readouterr()
     table = (tmp_path / "another" / "tables" / "freeriding.md").read_text()
     assert "Incomplete: 1 of 3 runs are missing" in table
+    asked[-1] = str(tmp_path / "copies")
+
+    def not_at_hand(*of_what: object) -> None:
+        raise AssertionError("no data set is needed for copies")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("goodness.api.load_data", not_at_hand)
+        assert main([*asked, "--only", "gamma0", *other[2:4], "--device", "cpu"]) == 0
+    assert "Incomplete: 2 of 3 runs are missing" in (tmp_path / "copies" / "tables" / "freeriding.md").read_text()
+    capsys.readouterr()
     assert main([*asked, "--only", "gama0"]) == 2
     assert "did you mean 'gamma0'" in capsys.readouterr().err
 

@@ -19,7 +19,7 @@ from goodness.diagnostics.locality import audit_locality
 from goodness.diagnostics.theory import theory_of_run
 from goodness.diagnostics.theory_report import theory_table_rows
 from goodness.durable import write_json
-from goodness.errors import UserError
+from goodness.errors import DAMAGE, RunError, UserError
 from goodness.home import from_home
 from goodness.model.network import Network
 from goodness.paper import measured
@@ -160,15 +160,24 @@ def health_command(arguments: list[str]) -> int:
     else:
         folder = run.path.parent.name if run.path.name == "run" else run.path.name  # a sweep's runs are all called run
         name = f"{folder} ({run.config.preset}, {rule_name(run.config.rule)})"
-        out.print(health_tables.blocks_table(found, name))
-        for line in health_tables.verdict_lines(found):
+        try:
+            if len(found["blocks"]) != len(found["verdict"]):
+                raise ValueError("it has not a verdict for every block")
+            table, lines = health_tables.blocks_table(found, name), list(health_tables.verdict_lines(found))
+        except DAMAGE as trouble:
+            what = f"{type(trouble).__name__}: {trouble}"
+            raise RunError(f"health.json in {run.path} is damaged ({what})") from trouble
+        out.print(table)
+        for line in lines:
             out.print(line, markup=False, soft_wrap=True)
     return 0
 
 
 def _published_health(args: HealthArgs, run: Run) -> dict[str, Any]:
     """What a run measured as it ended, where that is what was asked for."""
-    found = measured.health(run)
+    found, kept = measured.health(run), run.path / "health.json"
+    if not found and kept.is_file():
+        raise RunError(f"{kept} is damaged: restore it, or publish the run again")
     if not found or (found.get("split"), found.get("tta")) != (args.split, args.tta):
         refuse_published(args.run)
     return found

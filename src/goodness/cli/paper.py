@@ -150,7 +150,7 @@ def reproduce_command(arguments: list[str]) -> int:
         err.print(f"{len(made.failed)} runs are missing; the same command tries them again")
     for name, why in made.undrawn.items():
         err.print(f"not drawn: {name}: {why}", markup=False, soft_wrap=True)
-    return 1 if made.failed or made.undrawn else 0
+    return 1 if made.failed or (made.undrawn and not args.only) else 0  # what was left untrained cannot be drawn
 
 
 def _pool(args: PoolArgs) -> Pool:

@@ -32,7 +32,8 @@ STREAM_IMAGES = 1024
 def meets_two_labels(network: Network, config: Config) -> bool:
     """Whether a block's own wrong label may be another than that in its tokens."""
     blocks = [network.block(depth) for depth in range(len(network.blocks))]
-    return len(blocks) > 1 and not config.negatives.once and not all(block.is_late for block in blocks)
+    is_early = not all(block.is_late for block in blocks)
+    return len(blocks) > 1 and network.classes > 2 and is_early and not config.negatives.once
 
 
 @torch.no_grad()

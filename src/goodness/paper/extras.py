@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from goodness.errors import DAMAGE, RunError, UserError
 from goodness.paper.pool import Need, Needs, Pool
 from goodness.paper.scales import Scale
 from goodness.paper.suites import SEEDS, PaperTable, paper_tables
@@ -48,7 +49,13 @@ class Extra:
     def of(self, pool: Pool, seeds: Sequence[int] | None = None) -> Any:
         """Made of all runs that the pool has for it, or of those of these seeds."""
         found = {preset: pool.runs(preset, seeds) for preset in self.presets}
-        return self.make({preset: runs for preset, runs in found.items() if runs})
+        try:
+            return self.make({preset: runs for preset, runs in found.items() if runs})
+        except (UserError, RunError):
+            raise
+        except DAMAGE as trouble:
+            what = f"{type(trouble).__name__}: {trouble}"
+            raise RunError(f"{self.name}: a file of its runs in {pool.path} is damaged ({what})") from trouble
 
 
 def figures() -> dict[str, Extra]:

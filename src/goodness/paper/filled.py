@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
-from goodness.errors import RunError, UserError
+from goodness.errors import DAMAGE, RunError, UserError
 from goodness.paper import readers
 from goodness.paper.derived import BestOf, InTable, OfPair, derived
 from goodness.paper.numbers import Cell
@@ -206,7 +206,7 @@ class _Filler:
                 values[seed] = readers.read(run, cell)
             except Unreadable as reason:
                 why = str(reason)
-            except (UserError, RunError, KeyError, TypeError, ValueError, OSError) as reason:
+            except (UserError, RunError, OSError, *DAMAGE) as reason:
                 why = "unreadable"
                 self.trouble.append(f"{run.path}: {reason}")
         return Ours(values=values, wanted=wanted, why=why)

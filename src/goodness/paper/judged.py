@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from goodness.durable import write_durably
+from goodness.errors import RunError
 from goodness.paper.extras import Extra, findings
-from goodness.paper.pool import Need, Pool
-from goodness.paper.verdicts import Measured, Verdict, counted
+from goodness.paper.pool import Need, Pool, default_pool
+from goodness.paper.verdicts import Measured, Verdict, counted, not_to_be_told
 from goodness.paper.writing import markdown_line
 from goodness.sweep.published import is_published
 
@@ -39,14 +40,19 @@ class Judged:
     def make(self) -> str:
         """The command that trains what is missing; nothing is trained in a publication, whose runs are taken."""
         path = self.pool.path
-        taken = f" --published {shlex.quote(str(path))} --mixed-versions" if is_published(path) else ""
+        where = f" --out {shlex.quote(str(path))}" if path != default_pool(self.pool.scale.name) else ""
+        taken = f" --published {shlex.quote(str(path))} --mixed-versions" if is_published(path) else where
         return f"goodness reproduce finding:{self.finding.name} --scale {self.pool.scale.name}{taken}"
 
 
 def judge(finding: Extra, pool: Pool, seeds: Sequence[int] | None = None) -> Judged:
     """By all runs that the pool has for it, or by those of these seeds."""
     needs = finding.needs(pool.scale, seeds)
-    return Judged(finding, pool, needs, pool.missing(needs), finding.of(pool, seeds))
+    try:
+        verdict = finding.of(pool, seeds)
+    except RunError as trouble:
+        verdict = not_to_be_told(str(trouble))
+    return Judged(finding, pool, needs, pool.missing(needs), verdict)
 
 
 def judge_all(pool: Pool, seeds: Sequence[int] | None = None) -> list[Judged]:

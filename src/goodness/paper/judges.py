@@ -70,7 +70,7 @@ def wrong_labels(runs: Runs, both: str, labels: str, wrong_images: str, paper: f
     if of_both is not None:
         details.append(measured(f"accuracy of {labels} minus that of {both}, points", of_both, paper=0.0))
     if found.low is None or found.high is None:
-        sentence = f"Wrong labels alone lead wrong images alone by {written(found)} points; {too_few(found)}."
+        sentence = f"Wrong labels alone are {written(found)} points from wrong images alone; {too_few(found)}."
         return told(OPEN, sentence, what, found, paper=paper, details=details)
     ahead_of_images = f"Wrong labels alone lead wrong images alone by {written(found)} points"
     if found.high <= 0:

@@ -42,7 +42,7 @@ def theorem(runs: Runs, presets: Sequence[str]) -> Verdict:
             ratio, printed = cover["ratio_at_means"], attenuation_printed(preset, block["block"])
             details.append(
                 Measured(
-                    what=f"R at the mean margins, {preset}, block {block['block']}",
+                    what=f"R at the mean margins of test images, {preset}, block {block['block']}",
                     estimate=ratio,
                     n=cover["examples"],
                     unit="images",
@@ -89,7 +89,7 @@ def coverage(runs: Runs, presets: Sequence[str]) -> Verdict:
         return nothing_yet(presets)
     name, least = min(found, key=lambda one: one[1].estimate)
     details = [measured(f"share with m ≥ 0 and P ≥ 0, {where}", one, "images") for where, one in found]
-    says = f"The assumptions hold on {100 * least.estimate:.0f} % of the images at least ({name})"
+    says = f"Where they hold least ({name}), the assumptions hold on {100 * least.estimate:.0f} % of the images"
     if any(one.high is not None and one.high < 0.5 for _, one in found):
         outcome, sentence = FAILS, f"{says}: less than half."
     elif all(one.low is not None and one.low > 0.5 for _, one in found):

@@ -6,6 +6,7 @@ Nothing here fails on a run that lacks something: what is not there is None or e
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -44,10 +45,23 @@ def health(run: Run) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
+def number(value: Any) -> float | None:
+    """A number as it is; None of anything else, of what is not finite too."""
+    is_one = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_one else None
+
+
+def numbers(found: Any, name: str) -> list[float]:
+    """A number of every block in a list of them; empty where one of them has none."""
+    if not isinstance(found, list) or not all(isinstance(block, Mapping) for block in found):
+        return []
+    values = [number(block.get(name)) for block in found]
+    return [] if None in values else [value for value in values if value is not None]
+
+
 def by_block(run: Run, name: str) -> list[float]:
     """One measure, block after block; empty where a block lacks it."""
-    values = [block.get(name) for block in blocks(run)]
-    return [] if None in values else [float(value) for value in values if value is not None]
+    return numbers(blocks(run), name)
 
 
 def in_training(run: Run, name: str) -> list[float]:
@@ -59,7 +73,8 @@ def in_training(run: Run, name: str) -> list[float]:
     if name == "g_neg":
         return [g - margin for g, margin in zip(in_training(run, "g_pos"), in_training(run, "sep_cur_mined"))]
     found = over_epochs(run, "train", name)
-    return found[-1][1] if found and found[-1][0] == result(run).get("epochs") else []
+    is_whole = found and found[-1][0] == result(run).get("epochs") and len(found[-1][1]) == len(blocks(run))
+    return found[-1][1] if is_whole else []
 
 
 def deepest(values: Sequence[float]) -> float | None:
@@ -83,7 +98,7 @@ def goodness(run: Run) -> list[float]:
 
 def accuracy(run: Run, *, tta: bool = False) -> float | None:
     """Reported test accuracy in per cent."""
-    value = result(run).get("reported", {}).get("accuracy_tta" if tta else "accuracy")
+    value = number(result(run).get("reported", {}).get("accuracy_tta" if tta else "accuracy"))
     return None if value is None else 100 * value
 
 
@@ -122,10 +137,10 @@ def over_epochs(run: Run, part: str, name: str) -> list[tuple[int, list[float]]]
     """Epoch (from 1) and one measure by block; `part` is train or val."""
     found = []
     for line in lines(run):
-        blocks_of = part_of.get("blocks") if isinstance(part_of := line.get(part), dict) else None
-        values = [block.get(name) for block in blocks_of] if isinstance(blocks_of, list) else []
-        if values and None not in values:
-            found.append((int(line["epoch"]) + 1, [float(value) for value in values]))
+        epoch, of_part = line.get("epoch"), line.get(part)
+        values = numbers(of_part.get("blocks"), name) if isinstance(of_part, Mapping) else []
+        if values and isinstance(epoch, int):
+            found.append((epoch + 1, values))
     return found
 
 

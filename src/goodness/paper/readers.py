@@ -64,11 +64,12 @@ def is_readable(cell: Cell) -> bool:
 def measured_where(cells: Iterable[Cell]) -> list[str]:
     """Where a table's numbers of blocks were measured, for its reader."""
     metrics = {cell.metric for cell in cells}
-    if metrics & MARGINS:
-        return ["Margins: ours over the last epoch's training, the paper's on 1,024 test images"]
+    told = []
     if metrics & OF_BLOCKS:
-        return ["Separation and goodness of blocks: over the last epoch's training, as the paper's most likely"]
-    return []
+        told.append("Separation and goodness of blocks: over the last epoch's training, as the paper's most likely")
+    if metrics & MARGINS:
+        told.append("Margins: ours over the last epoch's training, the paper's on 1,024 test images")
+    return told
 
 
 def needs_readout(cell: Cell) -> bool:
@@ -94,7 +95,9 @@ def _reported(name: str, stage: str = "s1") -> Callable[[Run, Cell], float]:
         found = (_readout(run) if stage == "s2" else run).result["reported"]
         if name not in found:
             raise Unreadable("no TTA" if name.endswith("_tta") else f"no {name}")
-        return 100 * float(found[name])
+        if (value := of.number(found[name])) is None:
+            raise Unreadable("not a number")
+        return 100 * value
 
     return from_result
 
@@ -226,7 +229,10 @@ def _goodness_sum(run: Run, cell: Cell) -> float:
 
 
 def _own_share(run: Run, cell: Cell) -> float:
-    return 100 * _of_a_block("g_pos")(run, cell) / _goodness_sum(run, cell)
+    whole = _goodness_sum(run, cell)
+    if whole <= 0:
+        raise Unreadable("not above zero")
+    return 100 * _of_a_block("g_pos")(run, cell) / whole
 
 
 # What it took.

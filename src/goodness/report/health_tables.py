@@ -25,7 +25,7 @@ def blocks_table(found: dict[str, Any], name: str) -> Table:
     for depth, block in enumerate(found["blocks"]):
         table.add_row(
             str(depth),
-            f"{block['sep_cur']:.2f}",
+            f"{block['sep_cur']:z.2f}",
             _percent(block["sep_cur_rate"]),
             _percent(block["own"]),
             _percent(block["attenuation"]),
@@ -63,9 +63,12 @@ def along_the_stream(found: Mapping[str, Any]) -> str | None:
     blocks = found["blocks"]
     if not found.get("stream", {}).get("meets_two_labels") or not all("sep_stream" in block for block in blocks):
         return None
-    if not any(block["sep_stream"] - block["sep_cur_mined"] > block["sep_stream"] / 2 > 0.05 for block in blocks[1:]):
+    gaps = [block["sep_stream"] - block["sep_cur_mined"] for block in blocks]
+    is_alike = abs(gaps[0]) < abs(blocks[0]["sep_stream"]) / 4  # else draws or views differ
+    is_wide = any(gap > block["sep_stream"] / 2 > 0.05 for gap, block in zip(gaps[1:], blocks[1:]))
+    if found.get("tta") or not is_alike or not is_wide:
         return None
-    streams, kept = (" ".join(f"{block[name]:.2f}" for block in blocks) for name in ("sep_stream", "sep_cur_mined"))
+    streams, kept = (" ".join(f"{block[name]:z.2f}" for block in blocks) for name in ("sep_stream", "sep_cur_mined"))
     return (
         f"with a wrong label mined anew at every block, as training has it, the blocks separate {streams} on these "
         f"images (sep_stream); where every hypothesis keeps its label, as in prediction, {kept} (sep_cur_mined): a "

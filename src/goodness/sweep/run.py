@@ -137,7 +137,7 @@ def fill(
     """
     folder, how = Path(folder), how or How()
     cells = each_once(cells)
-    data = _checked(cells, how, jobs)
+    data = _checked([cell for cell in cells if cell.folder_name not in (finished or {})], how, jobs)  # copies need none
     with _opened(folder):
         known = Plan.read(folder) if (folder / SWEEP).is_file() else None
         wanted = {cell.folder_name for cell in cells}
@@ -164,7 +164,7 @@ def _take_over(
     accepted = None if plan.mixed_versions else versions()
     lacking: list[str] = []
     for cell in cells:
-        path, source, wanted = folder / cell.folder_name, finished.get(cell.folder_name), data[_data_key(cell)]
+        path, source, wanted = folder / cell.folder_name, finished.get(cell.folder_name), data.get(_data_key(cell))
         if source is not None:
             refuse_another(cell, source, accepted, wanted, instead=f"leave {source.parent} out")
         if is_published(path / "run") and (source is not None or standing(cell, path).state != "done"):
@@ -229,7 +229,7 @@ def _begin(cells: Iterable[Cell], plan: Plan, folder: Path, data: Mapping[DataKe
     """Refuse what lies there and is not of these cells, then write the plan down."""
     accepted = None if plan.mixed_versions else versions()
     for cell in cells:
-        refuse_another(cell, folder / cell.folder_name, accepted, data[_data_key(cell)])
+        refuse_another(cell, folder / cell.folder_name, accepted, data.get(_data_key(cell)))
     plan.write(folder)
 
 

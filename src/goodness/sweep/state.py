@@ -156,7 +156,7 @@ def _progress(run: Run) -> tuple[int, float | None, float, bool]:
     """Epochs done, accuracy, seconds, and whether it is finished."""
     if _is_whole(run):
         result = run.result
-        return result["epochs"], result["reported"]["accuracy"], result["seconds"], True
+        return result.get("epochs", 0), result["reported"]["accuracy"], result.get("seconds", 0.0), True
     epoch, accuracy, seconds = 0, None, 0.0
     for line in _last_records(run.path / "metrics.jsonl"):
         if not epoch:
