@@ -123,6 +123,11 @@ def test_decimals_are_the_papers() -> None:
     assert shown(small, Ours(values={1: 0.0071999}, wanted=(1,))) == "0.0072 (1)"
 
 
+def test_nothing_is_below_zero_by_nothing() -> None:
+    ours = Ours(values={42: -0.001}, wanted=(42,), why="")
+    assert shown(cell("gated", "gamma=0 (no collab)", "sep_cur_nl L0"), ours) == "0.00 (1)"
+
+
 def test_what_can_have_no_number_of_ours_is_blank_and_its_reason_is_in_the_csv(trained: Pool) -> None:
     filled = fill(paper_table("cifar100_comparison"), trained)
     other = "Aghagolzadeh and Ezoji (2025)"

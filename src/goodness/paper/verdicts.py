@@ -176,6 +176,6 @@ def counted(n: int, unit: str) -> str:
 
 def written(found: Interval, digits: int = 2, sign: bool = True) -> str:
     """+0.35 (95 % interval +0.10 to +0.60, n = 3)."""
-    style = f"{'+' if sign else ''}.{digits}f"
+    style = f"{'+' if sign else ''}z.{digits}f"
     ends = "" if found.low is None else f"95 % interval {found.low:{style}} to {found.high:{style}}, "
     return f"{found.estimate:{style}} ({ends}n = {found.n})".replace("-", "−")

@@ -71,9 +71,9 @@ def _number(cell: Cell, value: float) -> str:
     if not math.isfinite(value):
         return str(value)
     if cell.metric in ("attenuation", "flips"):
-        return f"{value:.3g}" if cell.metric == "attenuation" else f"{value:.0f}"
+        return f"{value:.3g}" if cell.metric == "attenuation" else f"{value:z.0f}"
     decimals = re.search(r"\.(\d+)", cell.printed)
-    return f"{value:.{len(decimals[1]) if decimals else 2 if cell.value is None else 1}f}"
+    return f"{value:z.{len(decimals[1]) if decimals else 2 if cell.value is None else 1}f}"
 
 
 def remarks(filled: Filled) -> list[str]:

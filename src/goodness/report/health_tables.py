@@ -84,7 +84,7 @@ def groups_table(found: dict[str, Any]) -> Table:
     for heading in ("seeds", "test accuracy", "sep_cur by block", "margin at most 0.1"):
         table.add_column(heading, justify="right")
     for letter, group in zip(_letters(), found["groups"]):
-        separations = " ".join(f"{one['mean']:.2f}" for one in group["sep_cur"]) if group["sep_cur"] else "-"
+        separations = " ".join(f"{one['mean']:z.2f}" for one in group["sep_cur"]) if group["sep_cur"] else "-"
         table.add_row(
             letter,
             group["name"],

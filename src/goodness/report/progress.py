@@ -137,5 +137,5 @@ class Progress:
 def _summary(event: dict[str, Any]) -> str:
     text = f"validation {100 * event['val']['accuracy']:.1f} %"
     if "blocks" in event["val"]:  # a readout and a backpropagation control have none
-        text += ", sep_cur by block " + " ".join(f"{block['sep_cur']:.2f}" for block in event["val"]["blocks"])
+        text += ", sep_cur by block " + " ".join(f"{block['sep_cur']:z.2f}" for block in event["val"]["blocks"])
     return text
