@@ -126,7 +126,7 @@ def _statistic(column: str) -> tuple[bool, str]:
 
 def _deepest(runs: Sequence[Run]) -> float:
     """The mean of what the deepest block separates by itself."""
-    found = [value for run in runs if (value := of.deepest(of.separation(run))) is not None]
+    found = [value for run in runs if (value := of.deepest_separation(run)) is not None]
     if len(found) < len(runs):
         raise Unreadable("no blocks")
     return sum(found) / len(found)

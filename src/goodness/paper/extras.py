@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from goodness.errors import DAMAGE, RunError, UserError
+from goodness.errors import DAMAGE, RunError
 from goodness.paper.pool import Need, Needs, Pool
 from goodness.paper.scales import Scale
 from goodness.paper.suites import SEEDS, PaperTable, paper_tables
@@ -51,8 +51,6 @@ class Extra:
         found = {preset: pool.runs(preset, seeds) for preset in self.presets}
         try:
             return self.make({preset: runs for preset, runs in found.items() if runs})
-        except (UserError, RunError):
-            raise
         except DAMAGE as trouble:
             what = f"{type(trouble).__name__}: {trouble}"
             raise RunError(f"{self.name}: a file of its runs in {pool.path} is damaged ({what})") from trouble

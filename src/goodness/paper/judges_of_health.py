@@ -53,11 +53,6 @@ class Family:
     note: str = ""
 
 
-def _deepest(run: Run) -> float | None:
-    """What the deepest block separates by itself."""
-    return of.deepest(of.separation(run))
-
-
 def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
     """The deepest separation spreads, the accuracies do not: by family, and together."""
     judged = [one for family in families if (one := _dissociation_of(runs, family)) is not None]
@@ -80,19 +75,16 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
 def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
     """One family's verdict: extremes of the deepest separation, and equivalence of every pair of accuracies."""
 
-    there = {preset: of.mean_of(runs, preset, _deepest) for preset in family.presets}
+    there = {preset: of.mean_of(runs, preset, of.deepest_separation) for preset in family.presets}
     known = {preset: value for preset, value in there.items() if value is not None}
     if len(known) < 2:
         return None
-    seen = {preset: len(of.over_seeds(runs, preset, _deepest)) for preset in known}
+    seen = {preset: len(of.over_seeds(runs, preset, of.deepest_separation)) for preset in known}
     told_by = [preset for preset in known if seen[preset] > 1]
     told_by = told_by if len(told_by) > 1 else list(known)  # a rule of one seed has no interval to tell by
     most, least = max(told_by, key=lambda one: known[one]), min(told_by, key=lambda one: known[one])
-    shared = {
-        seed: (value, of.over_seeds(runs, least, _deepest)[seed])
-        for seed, value in of.over_seeds(runs, most, _deepest).items()
-        if seed in of.over_seeds(runs, least, _deepest)
-    }
+    of_most, of_least = (of.over_seeds(runs, one, of.deepest_separation) for one in (most, least))
+    shared = {seed: (value, of_least[seed]) for seed, value in of_most.items() if seed in of_least}
     details: list[Measured] = []
     ratios = [high / low for high, low in shared.values() if low > 0 and high > 0]
     is_wide, is_narrow = known[least] <= 0 < known[most], False
@@ -169,7 +161,7 @@ def _shares(runs: Runs, preset: str, local: str) -> dict[int, float]:
 
     It may be below zero. Hence its mean and interval are not taken over logarithms, in which shares near zero,
     whatever they are, lie endlessly far apart."""
-    mine, theirs = (of.over_seeds(runs, one, _deepest) for one in (preset, local))
+    mine, theirs = (of.over_seeds(runs, one, of.deepest_separation) for one in (preset, local))
     return {seed: mine[seed] / theirs[seed] for seed in mine if theirs.get(seed, 0) > 0}
 
 
@@ -286,7 +278,7 @@ def compensated(runs: Runs, mgc: str, local: str, cumulative: str, twin: str) ->
     missing = [preset for preset in (mgc, local, cumulative) if not of.present(runs, [preset])]
     if missing:
         return nothing_yet(missing)
-    there = of.over_seeds(runs, local, _deepest)
+    there = of.over_seeds(runs, local, of.deepest_separation)
     if any(value <= 0 for value in there.values()):
         why = f"the deepest block of {local} does not separate, so that there is nothing to be given back"
         return not_to_be_told(why)

@@ -6,7 +6,6 @@ Nothing here fails on a run that lacks something: what is not there is None or e
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -14,6 +13,7 @@ from typing import Any, TypeAlias
 from goodness.durable import read_json
 from goodness.errors import RunError, UserError
 from goodness.presets import presets
+from goodness.report.words import is_number
 from goodness.runs import Run, load_config
 from goodness.sweep.predicted import Predicted, read_predicted
 from goodness.sweep.theory import THEORY, has_theory
@@ -47,8 +47,7 @@ def health(run: Run) -> dict[str, Any]:
 
 def number(value: Any) -> float | None:
     """A number as it is; None of anything else, of what is not finite too."""
-    is_one = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-    return float(value) if is_one else None
+    return float(value) if is_number(value) else None
 
 
 def numbers(found: Any, name: str) -> list[float]:
@@ -89,6 +88,10 @@ def first_to_last(values: Sequence[float]) -> float | None:
 def separation(run: Run) -> list[float]:
     """What each block separates by itself, sep_cur_nl of the paper's tables."""
     return in_training(run, "sep_cur_mined")
+
+
+def deepest_separation(run: Run) -> float | None:
+    return deepest(separation(run))
 
 
 def goodness(run: Run) -> list[float]:

@@ -212,9 +212,7 @@ def magnitude_vs_sep(sheet: Sheet) -> None:
     ("cifar100-gamma0", "cifar100-gated", "cifar100-cumulative"),
 )
 def dissociation_summary(sheet: Sheet) -> None:
-    health = {
-        name: of.over_seeds(sheet.runs, name, lambda run: of.deepest(of.separation(run))) for name in sheet.presets
-    }
+    health = {name: of.over_seeds(sheet.runs, name, of.deepest_separation) for name in sheet.presets}
     with_tta = all(
         of.accuracy(run, tta=True) is not None for by_seed in sheet.runs.values() for run in by_seed.values()
     )
