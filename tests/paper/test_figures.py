@@ -247,7 +247,9 @@ def test_a_real_run_can_be_drawn(tmp_path: Path) -> None:
     with blobs_at_hand():
         run = goodness.train(shrunk("d128-lcff", {**BLOBS, "epochs": 2}, blocks=2), out=tmp_path / "run", device="cpu")
         runs = {"d128-lcff": {run.config.seed: run}}
-        assert "by the formula R, from its margins" in words(draw(figures["grad_attenuation"], runs))
+        drawn = draw(figures["grad_attenuation"], runs)
+        assert "by the formula R, from its margins" in words(drawn)
+        assert "on test images, each block mining anew" in small_print(drawn)
         keep_theory(run, device="cpu")
     assert "measured from its gradients" in words(draw(figures["grad_attenuation"], runs))
     for label in ("depth_truncation", "accuracy_vs_ratio"):

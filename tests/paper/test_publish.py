@@ -400,6 +400,27 @@ def test_runs_of_earlier_settings_stay_and_are_named(
     assert other_scale in capsys.readouterr().err
 
 
+def test_a_second_stage_of_earlier_settings_is_named_and_its_first_is_read(copied: Pool, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    publish([copied.path], out, figures=False)
+    name = copied.cell("gamma0", 42).folder_name
+    earlier = {**read_json(out / name / "run" / "config.json")["readout"], "lr": 0.5}
+    for folder in (out, copied.path):
+        for stage in ("run", "run/readout"):
+            spoil(folder / name / stage / "config.json", readout=earlier)
+    assert Pool.at("tiny", out).run("gamma0", 42) is not None
+    assert Pool.at("tiny", out).run("gamma0", 42, readout=True) is None
+    for path in copied.path.glob("gamma0-*-s42"):
+        shutil.copytree(path, tmp_path / "new" / path.name)
+        shutil.rmtree(path)
+    made = publish([copied.path], out, figures=False)
+    assert made.earlier == (f"{name}/run/readout",)
+    assert f"- {name}/run/readout\n" in (out / "README.md").read_text()
+    made = publish([tmp_path / "new"], out, figures=False)
+    assert made.earlier == ()
+    assert not (out / name / "run" / "readout").exists()
+
+
 def test_what_is_not_finished_is_left_out_and_named(copied: Pool, tmp_path: Path) -> None:
     (place(copied, "cp-fair", 42) / "result.json").unlink()
     made = publish([copied.path], tmp_path / "out", figures=False)

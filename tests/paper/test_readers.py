@@ -117,6 +117,21 @@ def test_an_earlier_epoch_never_stands_for_the_last(tmp_path: Path, damage: str)
             read(made, asking(metric, "L3"))
 
 
+def test_margins_are_of_test_images_on_which_each_block_mines_anew(run: Run, tmp_path: Path) -> None:
+    for depth, block in enumerate(json.loads((run.path / "health.json").read_text())["blocks"]):
+        assert read(run, asking("margin", f"m, block {depth}")) == block["sep_stream"]
+        assert read(run, asking("sep_cur_mined", f"L{depth}")) != block["sep_stream"]
+    made = made_up(tmp_path, "lcff", 42, separation=[0.5, 1.0, 2.0, 0.25])
+    assert read(made, asking("margin", "m, block 2")) == 2.0  # of training
+    health = json.loads((made.path / "health.json").read_text())
+    for block, margin in zip(health["blocks"], [3.0, 0.5, 0.25, 0.125]):
+        block["sep_stream"] = margin
+    (made.path / "health.json").write_text(json.dumps(health))
+    assert read(made, asking("margin", "m, block 2")) == 0.25
+    assert read(made, asking("margin_sum", "P", "block 2")) == 3.5
+    assert read(made, asking("sep_cur_mined", "L2")) == 2.0
+
+
 def test_past_margins_and_attenuation_follow_from_the_mean_margins(run: Run) -> None:
     m = [read(run, asking("margin", "m", f"gamma=1.0 (LCFF), block {depth}")) for depth in range(4)]
     for depth in range(4):

@@ -184,7 +184,7 @@ def test_scales_change_the_schedule_and_then_the_size_and_never_the_rule(name: s
 
 @pytest.mark.parametrize("name", list(union(one.needs(FULL) for one in everything())))
 def test_a_short_run_takes_about_two_minutes_by_the_estimate(name: tuple[str, int]) -> None:
-    most = 200 if name[0] == "tiny-gamma0" else 125
+    most = 125
     short, full = (scale.estimate(name[0], readout=True) for scale in (SHORT, FULL))
     assert 20 < short < min(most, full)
     assert full > most or name[0].startswith("text-")  # a vector a text is little work

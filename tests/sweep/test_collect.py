@@ -57,6 +57,18 @@ def test_stage_2_has_columns_of_its_own(tmp_path: Path) -> None:
     assert "| Stage 2 | Stage 2 with TTA |" in markdown(collect(both, tmp_path))
 
 
+def test_a_stage_2_of_other_settings_is_not_averaged_and_its_stage_1_is(tmp_path: Path) -> None:
+    name = cells(1, readout=True)[0].folder_name
+    (other,) = cells(1, changes={"readout.lr": 0.5}, readout=True)
+    for readout in (False, True):
+        finish(other, tmp_path / name, 0.5, readout=readout)
+    (both,) = collect(cells(1, readout=True), tmp_path).rows
+    assert both.scores == {}
+    assert "readout.lr 0.5, not 0.001" in both.cells[0].trouble
+    (alone,) = collect(cells(1), tmp_path).rows
+    assert alone.scores["s1"] == (0.5, None, 1)
+
+
 def test_missing_seeds_are_said_to_be(tmp_path: Path) -> None:
     asked = cells(1, 2, 3, 4)
     finish(asked[0], tmp_path / asked[0].folder_name)

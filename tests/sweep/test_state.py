@@ -149,6 +149,18 @@ def test_another_configuration_is_refused_by_its_first_difference(tmp_path: Path
     refuse_another(other, tmp_path, versions(), None)
 
 
+def test_stage_1_is_the_same_whatever_stage_2_is_asked_for(tmp_path: Path) -> None:
+    (first,) = cells(7, readout=True)
+    (other,) = cells(7, changes={"readout.lr": 0.5}, readout=True)
+    (alone,) = cells(7, changes={"readout.lr": 0.5})
+    finish(first, tmp_path)
+    refuse_another(other, tmp_path, versions(), None)
+    finish(first, tmp_path, readout=True)
+    refuse_another(alone, tmp_path, versions(), None)
+    with pytest.raises(UserError, match=r"readout\.lr 0\.001, not 0\.5.*\(rm -r \S*/run/readout\)"):
+        refuse_another(other, tmp_path, versions(), None)
+
+
 def test_a_finished_run_that_does_not_say_how_it_was_made_is_refused(tmp_path: Path) -> None:
     (cell,) = cells(7)
     finish(cell, tmp_path)

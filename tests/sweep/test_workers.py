@@ -114,3 +114,15 @@ def test_a_worker_keeps_to_the_group_it_has_compiled(engine: WorkerEngine, tmp_p
     assert handle.worker.process.pid == pids[1]
     assert engine.choose([again]) == again
     assert engine.start(again, again_path).worker.process.pid == pids[0]
+
+
+def test_stage_2_is_what_the_cell_asks_for_now(tmp_path: Path) -> None:
+    size = {"readout.width": 16, "readout.heads": 2, "readout.epochs": 1}
+    _, path = asked(tmp_path, 1, **size)
+    first = work(path, device="cpu").result["weights_sha256"]
+    CellFolder(path).write(Cell(preset="demo", seed=1, overrides={**SMALL, **size, "readout.lr": 0.5}, readout=True))
+    work(path, device="cpu")
+    cell = CellFolder(path)
+    assert (cell.run.config.readout.lr, cell.readout.config.readout.lr) == (1e-3, 0.5)
+    assert cell.readout.config.readout.width == 16
+    assert cell.run.result["weights_sha256"] == first

@@ -94,6 +94,17 @@ def deepest_separation(run: Run) -> float | None:
     return deepest(separation(run))
 
 
+def margins(run: Run) -> list[float]:
+    """m of Theorem 1 by block, whose table in the paper is of test images: each block mines a wrong label of its own on
+    them, as in training. Runs older than that measure have it from their training."""
+    return along_the_stream(run) or separation(run)
+
+
+def along_the_stream(run: Run) -> list[float]:
+    """The first of these; empty where the run is older than it."""
+    return numbers(health(run).get("blocks"), "sep_stream")
+
+
 def goodness(run: Run) -> list[float]:
     """Each block's own goodness under the right label, g+_cur of the paper's tables."""
     return in_training(run, "g_pos")

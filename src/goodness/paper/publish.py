@@ -59,7 +59,8 @@ class Published:
     left_out: Mapping[str, str]
     """Folders of the pools that were not published, and why."""
     earlier: tuple[str, ...] = ()
-    """Folders published before that the scale or the preset of today does not ask for; they stay, read by nothing."""
+    """Folders published before, of runs or of their Stage 2, that the scale or the preset of today does not ask for;
+    they stay, read by nothing."""
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Folders published before that gave way to another training, and what they had that it has not."""
 
@@ -246,6 +247,9 @@ def _read_and_not(pool: Pool) -> tuple[list[Need], list[str]]:
             earlier.append(cell.name)
         else:
             needs.append(what[1])
+            readout = CellFolder(cell).readout
+            if readout.path.is_dir() and stage_2(pool, what[1]) is None:
+                earlier.append(readout.path.relative_to(pool.path).as_posix())
     return needs, earlier
 
 

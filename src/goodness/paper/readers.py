@@ -68,7 +68,7 @@ def measured_where(cells: Iterable[Cell]) -> list[str]:
     if metrics & OF_BLOCKS:
         told.append("Separation and goodness of blocks: over the last epoch's training, as the paper's most likely")
     if metrics & MARGINS:
-        told.append("Margins: ours over the last epoch's training, the paper's on 1,024 test images")
+        told.append(MARGINS_WHERE)
     return told
 
 
@@ -211,15 +211,22 @@ def _earlier(values: Sequence[float], cell: Cell) -> float:
     return sum(values[: depth_of(cell, len(values))])
 
 
+def _margins(run: Run) -> list[float]:
+    found = of.margins(run)
+    if not found:
+        raise Unreadable("no blocks")
+    return found
+
+
 def _margin_sum(run: Run, cell: Cell) -> float:
     """P, the earlier blocks' mean margins added up; under `gamma P` times the rule's gamma."""
     weight = _gamma(run) if "gamma" in cell.column else 1.0
-    return weight * _earlier(_trained(run, "sep_cur_mined"), cell)
+    return weight * _earlier(_margins(run), cell)
 
 
 def _attenuation(run: Run, cell: Cell) -> float:
     """R at the mean margins, as the paper has it (the mean of R over the images is another number)."""
-    margins = _trained(run, "sep_cur_mined")
+    margins = _margins(run)
     return float(attenuation_ratio(_at(margins, cell), _earlier(margins, cell), _gamma(run), run.config.beta))
 
 
@@ -299,7 +306,7 @@ READERS: Mapping[str, Reader] = {
     "class_accuracy_tta": Reader(_of_a_class),
     "truncated_accuracy": Reader(_truncated),
     "sep_cur_mined": Reader(_of_a_block("sep_cur_mined")),
-    "margin": Reader(_of_a_block("sep_cur_mined")),
+    "margin": Reader(lambda run, cell: _at(_margins(run), cell)),
     "sep_rate": Reader(_rate),
     "goodness_pos": Reader(_of_a_block("g_pos")),
     "goodness_neg": Reader(_of_a_block("g_neg")),
@@ -323,3 +330,7 @@ OF_BLOCKS = {
     "share",
 }
 MARGINS = {"margin", "margin_sum", "attenuation"}
+MARGINS_WHERE = (
+    "Margins: on 1,024 test images, as the paper's, each block against a wrong label that it mines itself; of runs "
+    "older than this measure over the last epoch's training"
+)

@@ -57,14 +57,16 @@ def refuse_another(
     """Refuse a run that lies there and is not the one asked for, naming the first difference and what to do instead.
 
     `versions` are those that it must have been made by, `data` the hash that its images must have; None accepts any.
+    A Stage 2 that is not asked for may be whatever it is.
     """
     folder = CellFolder(path)
-    for run in (folder.run, folder.readout):
+    asked = [(folder.run, path), *([(folder.readout, folder.readout.path)] if "s2" in cell.stages else [])]
+    for run, removed in asked:
         if not (run.path / "config.json").is_file():
             continue
         trouble = difference(cell, run, versions, data)
         if trouble:
-            instead = instead or f"choose another --out, or remove it (rm -r {shlex.quote(str(path))})"
+            instead = instead or f"choose another --out, or remove it (rm -r {shlex.quote(str(removed))})"
             raise UserError(
                 f"{run.path} holds a run with {trouble}. It is not taken for the cell '{cell.group}', seed "
                 f"{cell.seed}: {instead}"
@@ -72,13 +74,21 @@ def refuse_another(
             )
 
 
+STAGE_2 = "readout."
+"""How the settings begin that say what Stage 2 is."""
+
 VERSION = "another version: "
 """How the difference begins that --mixed-versions accepts."""
 
 
 def difference(cell: Cell, run: Run, versions: Mapping[str, Any] | None, data: str | None) -> str:
-    """The first thing in which a run is not what the cell asks for, in words; empty where there is none."""
+    """The first thing in which a run is not what the cell asks for, in words; empty where there is none.
+
+    Whatever Stage 2 is to follow, Stage 1 is the same: its settings for it do not count.
+    """
     changed = differences(cell.config, load_config(run.path))
+    if run.stage != "s2":
+        changed = {name: values for name, values in changed.items() if not name.startswith(STAGE_2)}
     if changed:
         name, (old, new) = next(iter(changed.items()))
         return f"{name} {old}, not {new}"

@@ -6,11 +6,14 @@ import os
 import shlex
 import time
 from pathlib import Path
+from typing import Any
 
 from goodness import api
+from goodness.config import Config, differences
 from goodness.errors import UserError
 from goodness.runs import Run
 from goodness.sweep.cell import CellFolder
+from goodness.sweep.state import STAGE_2
 from goodness.sweep.theory import has_theory, keep_theory
 from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted, Listener
@@ -48,7 +51,8 @@ def work(
                 if stop.requested:  # between two stages, which both save by themselves
                     raise Interrupted(f"stopped; go on with: goodness cell {shlex.quote(str(path))}", stop.exit_code)
                 if run.readout is None:
-                    api.readout(run.path, device=device, data_dir=data_dir, listen=listen)
+                    asked = _of_stage_2(config, run)
+                    api.readout(run.path, changes=asked, device=device, data_dir=data_dir, listen=listen)
                 elif not run.readout.is_finished:
                     api.resume(run.path, device=device, data_dir=data_dir, listen=listen)
             if folder.wants_theory and not has_theory(run) and not stop.requested:
@@ -56,6 +60,12 @@ def work(
         return run
     finally:
         release(lock)
+
+
+def _of_stage_2(config: Config, run: Run) -> dict[str, Any]:
+    """What the cell asks of Stage 2 that the run does not have: it may have been asked for since."""
+    changed = differences(config, run.config)
+    return {name: wanted for name, (_, wanted) in changed.items() if name.startswith(STAGE_2)}
 
 
 def _wait_for(path: Path) -> int:
