@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,15 @@ def test_other_seeds_than_the_papers_can_be_asked_for(trained: Pool) -> None:
 def test_a_derived_number_follows_from_ours_and_lacks_what_they_lack(trained: Pool) -> None:
     filled = fill(paper_table("main_dissociation"), trained)
     assert filled.ours["Range", "S1 TTA"].why == "not run"
+
+
+def test_numbers_are_held_against_the_papers_at_its_own_scale_alone(trained: Pool) -> None:
+    filled = fill(paper_table("gamma_sweep"), trained)
+    held = {scale: replace(filled, pool=Pool.at(scale)) for scale in ("full", "short", "tiny")}
+    assert held["full"].verdict[1] > 0
+    assert held["short"].verdict == held["tiny"].verdict == (0, 0)
+    assert any(one["is_near"] is not None for one in as_dict(held["full"])["cells"])
+    assert all(one["is_near"] is None for one in as_dict(held["short"])["cells"])
 
 
 def test_a_number_is_near_within_twice_the_deviation_or_a_point() -> None:

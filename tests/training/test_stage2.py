@@ -279,6 +279,27 @@ def test_training_lowers_the_loss_and_reads_the_network_at_least_as_well_as_the_
     assert easy_readout.accuracy >= easy.accuracy - 0.05
 
 
+@pytest.mark.parametrize(("before", "is_told"), [(0.99, False), (1.01, False), (1.03, True)])
+def test_a_readout_that_reads_worse_than_the_goodness_did_says_so(
+    before: float, is_told: bool, easy: Run, tmp_path: Path
+) -> None:
+    run, told = copy_of(easy, tmp_path), list[str]()
+    result = read_json(run.path / "result.json")
+    result["reported"]["accuracy"] = before  # Stage 2 has all of them right, whatever its learning rate
+    write_json(run.path / "result.json", result)
+    found = goodness.readout(
+        run.path,
+        device="cpu",
+        changes={**READOUT, "readout.lr": 0.01, "readout.augment": "none"},
+        listen=lambda event: told.append(event["text"]) if event["event"] == "note" else None,
+    )
+    assert found.accuracy == 1
+    assert len(told) == is_told
+    if told:
+        assert told[0].startswith("Stage 2 has 100.0 % of the test images right, Stage 1 had 103.0 %")
+        assert told[0].endswith("--readout.lr 0.001")
+
+
 @pytest.mark.parametrize(("mixup", "cutmix"), [(0.0, 0.0), (0.4, 1.0)])
 def test_a_step_is_adamws_on_the_cross_entropy_of_the_mixed_batch(
     mixup: float, cutmix: float, backbone: Run, tmp_path: Path, stages: list[Stage2], monkeypatch: pytest.MonkeyPatch

@@ -79,7 +79,7 @@ class Filled:
     @property
     def verdict(self) -> tuple[int, int]:
         """How many of our numbers lie near the paper's, of how many that can be held against it."""
-        if not self.pool.scale.is_comparable:
+        if not self.pool.scale.is_papers:
             return 0, 0
         judged = [is_near(cell, self.ours[cell.row, cell.column]) for cell in self.table.cells]
         return sum(one is True for one in judged), sum(one is not None for one in judged)

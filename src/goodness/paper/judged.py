@@ -123,17 +123,17 @@ def _number(value: float | None) -> str:
 
 
 def markdown(all_judged: Sequence[Judged]) -> str:
-    """A page with a row a finding."""
+    """A page with a row a finding, and below what the runs say of each in words."""
     if not all_judged:
         return ""
     scale = all_judged[0].pool.scale
-    headings = ("finding", "verdict", "estimate (95 % interval)", "n", "paper", "of what", "runs", "what the runs say")
+    headings = ("finding", "verdict", "estimate (95 % interval)", "n", "paper", "of what", "runs")
     text = [
         f"# The paper's findings at the scale `{scale.name}`",
         "",
         "Made from the runs. `goodness paper NAME` shows one finding with its rule, its runs and every number behind "
         "its verdict; `finding:NAME` where a table has the same name.",
-        "" if scale.name == "full" else "\nAt this scale the paper's numbers are not to be expected.\n",
+        "" if scale.is_papers else "\nAt this scale the paper's numbers are not to be expected.\n",
         markdown_line(headings),
         "|" + "---|" * len(headings),
     ]
@@ -149,10 +149,11 @@ def markdown(all_judged: Sequence[Judged]) -> str:
                     _number(verdict.paper) or "-",
                     verdict.what or "-",
                     f"{judged.done} of {len(judged.needs)}",
-                    verdict.sentence,
                 )
             )
         )
+    text += ["", "## What the runs say", ""]
+    text += [f"- **{one.finding.name}** ({one.finding.about}) {one.verdict.sentence}" for one in all_judged]
     return "\n".join(text) + "\n"
 
 

@@ -83,7 +83,7 @@ def remarks(filled: Filled) -> list[str]:
     if table.without:
         return [f"No runs of ours: {table.without}."]
     told.append(f"Ours: mean ± standard deviation (runs), at the scale '{scale.name}' ({scale.about}).")
-    if scale.name != "full":
+    if not scale.is_papers:
         told.append("At this scale the paper's numbers are not to be expected.")
     told += [f"{where}." for where in measured_where(filled.table.cells)]
     told += [f"{line}." for line in (*filled.trouble, *filled.notes)]
@@ -238,7 +238,7 @@ def records(filled: Filled) -> list[dict[str, Any]]:
                 else (score.n if DERIVED not in ours.values else len(ours.wanted) or None),
                 "seeds": " ".join(str(seed) for seed in ours.values if seed != DERIVED),
                 "wanted": " ".join(map(str, ours.wanted)),
-                "is_near": is_near(cell, ours) if filled.pool.scale.is_comparable else None,
+                "is_near": is_near(cell, ours) if filled.pool.scale.is_papers else None,
                 "why_not": "" if score is not None and ours.is_complete else ours.why or "not run",
                 "scale": filled.pool.scale.name,
             }

@@ -5,6 +5,7 @@ A probe of the representation, not Forward-Forward: no gradient reaches a block,
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from goodness.config import Config
 from goodness.data.images import ImageData
 from goodness.data.mix import draws_needed, mix
+from goodness.errors import RunError, UserError
 from goodness.model.network import Network
 from goodness.model.readout import AttentiveReadout
 from goodness.precision import autocast
@@ -24,12 +26,16 @@ from goodness.predict import (
     readout_chunk_sizes,
     readout_scores,
 )
+from goodness.runs import Run
 from goodness.training.draws import key
 from goodness.training.loop import ClassifierLoop, Listener, Plan, under
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import adamw, learning_rate, set_learning_rate
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
+
+BEHIND = 0.02
+"""A readout that is further behind its Stage 1 than this share of the test images has not learned."""
 
 
 class Stage2(ClassifierLoop):
@@ -89,6 +95,21 @@ class Stage2(ClassifierLoop):
             self.poll()  # a step of many hypotheses can take minutes; stopped here, it has changed nothing yet
             found.append(hypothesis_features(self.network, chunk, labels, at_once > 0))
         return torch.cat(found)
+
+    def finish(self) -> dict[str, Any]:
+        result = super().finish()
+        with contextlib.suppress(UserError, RunError):  # a Stage 1 that was damaged meanwhile
+            self.compare(Run(self.folder.path).backbone.accuracy, result["reported"]["accuracy"])
+        return result
+
+    def compare(self, before: float, now: float) -> None:
+        """Say so where the goodness alone had read the network better."""
+        if now < before - BEHIND:
+            self.notice(
+                f"Stage 2 has {100 * now:.1f} % of the test images right, Stage 1 had {100 * before:.1f} %: the "
+                "readout has not learned what the blocks know. Try more epochs, or a smaller learning rate: "
+                f"--readout.epochs, --readout.lr {self.config.readout.lr / 10:g}"
+            )
 
     def evaluated(self) -> AttentiveReadout:
         return self.readout
