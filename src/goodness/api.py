@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from goodness.config import Config, differences, override, to_dict
+from goodness.config import STAGE_2, Config, differences, override, to_dict
 from goodness.data import sources
 from goodness.data.augment import Recipe, augment, recipes, uniforms_needed
 from goodness.data.images import ImageData
@@ -157,7 +157,7 @@ def readout(
     """
     run = Run(Path(path))
     config = _changed(load_config(run.path), changes)
-    foreign = [name for name in differences(config, run.config) if not name.startswith(("readout.", "keep."))]
+    foreign = [name for name in differences(config, run.config) if not name.startswith((STAGE_2, "keep."))]
     if foreign:
         raise UserError(f"a readout takes its run as it is; only readout.* and keep.* can be set, not {foreign[0]}")
     if "readout.augment" in (changes or {}) and isinstance(sources.find(config.data), TextData):

@@ -408,6 +408,10 @@ def from_dict(data: Any) -> Config:
     return _read(settings, Config, "", may_lack=written < FORMAT)
 
 
+STAGE_2 = "readout."
+"""How the fields begin that say what Stage 2 is. Stage 1 is the same whatever they are."""
+
+
 def differences(config: Any, base: Any) -> dict[str, tuple[Any, Any]]:
     """Dotted fields in which two configurations differ: name to (base's value, config's value)."""
     mine, theirs = _flat(to_dict(config)), _flat(to_dict(base))

@@ -48,7 +48,9 @@ def on_blobs(config: Config) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def blobs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pool]:
     """Three rules on images that may be mirrored, Stage 2 included, one seed."""
-    scale = Scale(name="blobs", about="made-up images", changes=on_blobs, seconds=lambda config, readout: 1.0)
+    scale = Scale(
+        name="blobs", about="made-up images", changes=on_blobs, seconds=lambda config, readout: 1.0, is_papers=True
+    )
     made = Pool(tmp_path_factory.mktemp("blobs"), scale)
     with blobs_at_hand():
         train(made, paper_table("main_dissociation").needs(scale, [42]))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,15 @@ import pytest
 
 from goodness.durable import read_json, write_json
 from goodness.errors import UserError
+from goodness.paper import measured as of
 from goodness.paper.filled import fill
+from goodness.paper.numbers import Cell as PaperCell
 from goodness.paper.numbers import cell
 from goodness.paper.pool import Pool, default_pool
 from goodness.paper.reproduce import reproduce
-from goodness.paper.suites import all_seeds, paper_table
+from goodness.paper.suites import PaperTable, all_seeds, paper_table
 from goodness.paper.writing import remarks, shown
+from goodness.runs import Run
 from goodness.sweep.cell import Cell
 from goodness.training.run import RunFolder
 
@@ -174,7 +178,7 @@ def test_missing_seeds_are_counted_in_the_number_and_the_state(copied: Pool) -> 
     filled = fill(paper_table("gamma0_multiseed"), again(copied))
     assert filled.state == "partial"
     assert shown(cell("gamma0_multiseed", *MEAN), filled.ours[MEAN]).endswith("(1 of 2)")
-    assert "Incomplete: 1 of 2 runs are missing." in remarks(filled)
+    assert "Incomplete: 1 of 2 runs." in remarks(filled)
 
 
 class Failing:
@@ -198,8 +202,49 @@ def test_a_run_that_fails_twice_leaves_the_table_incomplete(copied: Pool) -> Non
     (table,) = made.tables
     assert table.state == "partial"
     text = (copied.path / "tables" / "freeriding.md").read_text()
-    assert "Incomplete: 1 of 3 runs are missing." in text
+    assert "Incomplete: 2 of 3 runs." in text
     assert "the wheels came off" in text
+
+
+def test_a_stage_2_of_other_settings_is_read_by_nothing_and_its_stage_1_is_the_same(copied: Pool) -> None:
+    run = place(copied, "gamma0", 42)
+    earlier = {**read_json(run / "config.json")["readout"], "lr": 0.5}
+    for stage in (run, run / "readout"):
+        spoil(stage / "config.json", readout=earlier)
+    pool = again(copied)
+    found = pool.runs("gamma0")
+    assert sorted(found) == [42, 123]
+    assert found[42].result == Run(run).result
+    assert (found[42].readout, Run(run).readout is None) == (None, False)
+    assert [of.readout_accuracy(found[seed]) is None for seed in (42, 123)] == [True, False]
+    assert pool.runs("gamma0", readout=True).keys() == {123}
+    assert "readout.lr 0.5, not 0.001" in pool.look("gamma0", 42, readout=True).why
+    assert pool.counted({("gamma0", 42): True, ("gamma0", 123): True}) == "1 of 2 runs, 1 more without Stage 2"
+
+
+class OfWider(PaperTable):
+    """A table of the networks of width 128, filled by those of 256 with the same rules."""
+
+    @property
+    def cells(self) -> tuple[PaperCell, ...]:
+        others = {"d128-gamma0": "gamma0", "d128-cumulative": "cp-fair", "d128-lcff": "lcff"}
+        return tuple(dataclasses.replace(one, preset=others.get(one.preset, one.preset)) for one in super().cells)
+
+
+def test_margins_of_one_table_are_all_of_test_images_or_all_of_training(copied: Pool) -> None:
+    table = OfWider("assumption_coverage")
+    row = "gamma=1.0 (LCFF), block 3"
+    anew = fill(table, copied, [42])
+    assert any("ours on test images" in line for line in remarks(anew))
+    lcff = copied.run("lcff", 42)
+    assert lcff is not None
+    assert anew.ours[row, "m"].score == (of.mined_anew(lcff)[3], None, 1)
+    health = place(copied, "gamma0", 42) / "health.json"
+    blocks = read_json(health)["blocks"]
+    spoil(health, blocks=[{name: block[name] for name in block if name != "sep_stream"} for block in blocks])
+    older = fill(table, again(copied), [42])
+    assert any("ours over the last epoch's training" in line for line in remarks(older))
+    assert older.ours[row, "m"].score == (of.separation(lcff)[3], None, 1)
 
 
 def test_a_damaged_result_is_missing_and_said_so(copied: Pool) -> None:

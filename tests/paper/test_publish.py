@@ -416,8 +416,13 @@ def test_a_second_stage_of_earlier_settings_is_named_and_its_first_is_read(copie
     made = publish([copied.path], out, figures=False)
     assert made.earlier == (f"{name}/run/readout",)
     assert f"- {name}/run/readout\n" in (out / "README.md").read_text()
+    page = (out / "README.md").read_text()
+    (row,) = re.findall(r"^\| gamma0 \|.*$", page, re.MULTILINE)
+    other = Run(out / copied.cell("gamma0", 123).folder_name / "run" / "readout")
+    assert row.split(" | ")[6] == f"{100 * other.accuracy:.2f} (1)"  # of seed 123 alone
     made = publish([tmp_path / "new"], out, figures=False)
-    assert made.earlier == ()
+    assert (made.earlier, made.removed) == ((), (f"{name}/run/readout",))
+    assert "readout.lr 0.5, not 0.001" in made.left_out[f"{name}, Stage 2"]
     assert not (out / name / "run" / "readout").exists()
 
 

@@ -16,10 +16,11 @@ from made_up_runs import made_up
 import goodness
 from goodness.api import load_data
 from goodness.durable import read_json
+from goodness.paper import measured as of
 from goodness.paper.derived import _paired
 from goodness.paper.numbers import Cell, cell
 from goodness.paper.pool import Pool
-from goodness.paper.readers import READERS, Unreadable, depth_of, read
+from goodness.paper.readers import MARGINS, READERS, Unreadable, depth_of, read
 from goodness.predict import goodness_of
 from goodness.runs import Run
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
@@ -100,7 +101,8 @@ def test_separation_is_goodness_of_the_right_label_minus_the_mined_ones(run: Run
 @pytest.mark.parametrize("damage", ["no last line", "no train", "null", "no measure", "torn"])
 def test_an_earlier_epoch_never_stands_for_the_last(tmp_path: Path, damage: str) -> None:
     made = made_up(tmp_path, "lcff", 42, separation=[0.5, 1.0, 2.0, 0.25])
-    assert [read(made, asking("margin", f"m, block {depth}")) for depth in range(4)] == [0.5, 1.0, 2.0, 0.25]
+    margins = [read(made, asking("margin", f"m, block {depth}"), of.separation) for depth in range(4)]
+    assert margins == [0.5, 1.0, 2.0, 0.25]
     path = made.path / "metrics.jsonl"
     *lines, last = path.read_text().splitlines()
     line = json.loads(last)
@@ -114,7 +116,7 @@ def test_an_earlier_epoch_never_stands_for_the_last(tmp_path: Path, damage: str)
     path.write_text("\n".join([*lines, *kept]) + ("" if damage == "torn" else "\n"))
     for metric in ("sep_cur_mined", "goodness_neg", "margin"):
         with pytest.raises(Unreadable, match="no blocks"):
-            read(made, asking(metric, "L3"))
+            read(made, asking(metric, "L3"), of.separation)
 
 
 def test_margins_are_of_test_images_on_which_each_block_mines_anew(run: Run, tmp_path: Path) -> None:
@@ -122,14 +124,21 @@ def test_margins_are_of_test_images_on_which_each_block_mines_anew(run: Run, tmp
         assert read(run, asking("margin", f"m, block {depth}")) == block["sep_stream"]
         assert read(run, asking("sep_cur_mined", f"L{depth}")) != block["sep_stream"]
     made = made_up(tmp_path, "lcff", 42, separation=[0.5, 1.0, 2.0, 0.25])
-    assert read(made, asking("margin", "m, block 2")) == 2.0  # of training
+    assert of.margins([run, made]) is of.separation
+    assert read(made, asking("margin", "m, block 2"), of.separation) == 2.0
     health = json.loads((made.path / "health.json").read_text())
     for block, margin in zip(health["blocks"], [3.0, 0.5, 0.25, 0.125]):
         block["sep_stream"] = margin
     (made.path / "health.json").write_text(json.dumps(health))
+    assert of.margins([run, made]) is of.mined_anew
     assert read(made, asking("margin", "m, block 2")) == 0.25
     assert read(made, asking("margin_sum", "P", "block 2")) == 3.5
     assert read(made, asking("sep_cur_mined", "L2")) == 2.0
+    for damage in ({**health, "blocks": [*health["blocks"][:3], {}]}, {**health, "blocks": None}, {}):
+        (made.path / "health.json").write_text(json.dumps(damage))
+        assert of.margins([run, made]) is of.mined_anew  # damaged, not older: its training does not stand in for it
+        with pytest.raises(Unreadable, match="no blocks"):
+            read(made, asking("margin", "m, block 2"))
 
 
 def test_past_margins_and_attenuation_follow_from_the_mean_margins(run: Run) -> None:
@@ -197,7 +206,7 @@ def test_stage_2_is_read_from_the_readout(trained: Pool) -> None:
 def test_what_a_run_does_not_have_is_said_and_never_made_up(run: Run, trained: Pool) -> None:
     control = trained.run("bp-strong", 42)
     assert control is not None
-    for metric, words, of in (
+    for metric, words, asked in (
         ("accuracy_tta", "no TTA", run),  # a mirrored digit is another
         ("class_accuracy_tta", "no class", run),
         ("s2_accuracy", "no Stage 2", run),
@@ -205,7 +214,7 @@ def test_what_a_run_does_not_have_is_said_and_never_made_up(run: Run, trained: P
         ("sep_cur_mined", "no blocks", control),
     ):
         with pytest.raises(Unreadable, match=words):
-            read(of, asking(metric, "L3", row="airplane"))
+            read(asked, asking(metric, "L3", row="airplane"))
     with pytest.raises(Unreadable, match="no block 7"):
         read(run, asking("goodness_pos", "L7"))
     with pytest.raises(Unreadable, match="which one"):
@@ -276,5 +285,5 @@ def test_every_metric_of_the_paper_is_read_or_has_a_reason() -> None:
     from goodness.paper.numbers import METRICS
     from goodness.paper.readers import NOT_OURS
 
-    assert set(METRICS) == {*READERS, *NOT_OURS, *NUMBERS}
+    assert set(METRICS) == {*READERS, *MARGINS, *NOT_OURS, *NUMBERS}
     assert not set(READERS) & set(NOT_OURS)

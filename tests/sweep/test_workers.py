@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from goodness.errors import UserError
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.engine import How
 from goodness.sweep.state import standing
@@ -126,3 +127,9 @@ def test_stage_2_is_what_the_cell_asks_for_now(tmp_path: Path) -> None:
     assert (cell.run.config.readout.lr, cell.readout.config.readout.lr) == (1e-3, 0.5)
     assert cell.readout.config.readout.width == 16
     assert cell.run.result["weights_sha256"] == first
+    CellFolder(path).write(Cell(preset="demo", seed=1, overrides={**SMALL, **size}, readout=True))
+    for is_finished in (True, False):
+        if not is_finished:
+            (cell.readout.path / "result.json").unlink()
+        with pytest.raises(UserError, match=r"a Stage 2 with readout\.lr 0\.5, not 0\.001; remove it.*readout\)"):
+            work(path, device="cpu")

@@ -160,17 +160,6 @@ def _pool(args: PoolArgs) -> Pool:
     return Pool.at(args.scale, args.out, mixed_versions=args.mixed_versions)
 
 
-def _where_to_train(args: PoolArgs) -> str:
-    """The options that name the same runs to `goodness reproduce`, which trains nothing in a publication."""
-    words = ["--scale", args.scale]
-    words += ["--seeds", *args.seeds] if args.seeds else []
-    if args.out:
-        words += ["--published" if is_published(args.out) else "--out", str(args.out)]
-    is_taken = args.out is not None and is_published(args.out)  # and nearly always made by other versions than these
-    words += ["--mixed-versions"] if args.mixed_versions or is_taken else []
-    return shlex.join(words)
-
-
 def _list(pool: Pool, seeds: list[int] | None, args: PoolArgs) -> int:
     tables = [_standing_of_table(one, pool, seeds) for one in paper_tables()]
     figures = [_standing_of_figure(one, pool, seeds) for one in extras.figures().values()]
@@ -187,7 +176,7 @@ def _list(pool: Pool, seeds: list[int] | None, args: PoolArgs) -> int:
     out.print(
         f"In {pool.path}: {pool.counted(needs)}, each once however many need it; the rest take about "
         f"{duration(pool.seconds(missing))} on {pool.scale.machine}. "
-        f"Make one: goodness reproduce NAME {_where_to_train(args)}",
+        f"Make one: goodness reproduce NAME {pool.options(seeds)}",
         markup=False,
         soft_wrap=True,
     )
@@ -263,7 +252,7 @@ def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None, args: PoolAr
             for (preset, seed), readout in needs.items()
         ],
         "files": [str(file) for file in files if file.is_file()],
-        "make": f"goodness reproduce fig:{one.name} {_where_to_train(args)}",
+        "make": f"goodness reproduce fig:{one.name} {pool.options(seeds)}",
     }
 
 
@@ -318,7 +307,7 @@ def _show_plan(args: ReproduceArgs, pool: Pool, seeds: list[int] | None) -> int:
         )
     if missing and is_published(pool.path):
         err.print(
-            f"{pool.path} is a publication, and nothing is trained there; take its runs with {_where_to_train(args)}",
+            f"{pool.path} is a publication, and nothing is trained there; take its runs with {pool.options(seeds)}",
             markup=False,
             soft_wrap=True,
         )

@@ -298,13 +298,18 @@ def is_guessing(rate: float, n: int, classes: int) -> bool:
 
 
 def _require_usable(goodness: Tensor, labels: Tensor) -> None:
-    blocks, n, classes = goodness.shape
+    _, n, classes = goodness.shape
     if labels.shape != (n,) or n < 1 or classes < 2:
         raise ValueError(f"goodness {list(goodness.shape)} and labels {list(labels.shape)}: not [blocks, n, C] and [n]")
     if int(labels.min()) < 0 or int(labels.max()) >= classes:
         raise ValueError(f"labels run from {int(labels.min())} to {int(labels.max())}, and there are {classes} classes")
-    for depth in range(blocks):
-        if not bool(goodness[depth].isfinite().all()):
+    require_finite(goodness)
+
+
+def require_finite(goodness: Tensor) -> None:
+    """Of every block, `[blocks, ...]`."""
+    for depth, values in enumerate(goodness):
+        if not bool(values.isfinite().all()):
             raise RunError(f"the goodness of block {depth} is not finite: its weights have run away")
 
 

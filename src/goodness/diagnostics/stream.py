@@ -15,8 +15,7 @@ from torch import Tensor
 
 from goodness.config import Config
 from goodness.data.images import Split
-from goodness.diagnostics.block_health import evenly
-from goodness.errors import RunError
+from goodness.diagnostics.block_health import evenly, require_finite
 from goodness.local.negatives import Mined, Mining, Score
 from goodness.model.block import FFBlock
 from goodness.model.network import Network
@@ -71,9 +70,7 @@ def along_the_stream(
         parts.append(found.double().cpu())
         poll()
     right, wrong = torch.cat(parts, dim=2)
-    for depth, margin in enumerate(right - wrong):
-        if not bool(margin.isfinite().all()):
-            raise RunError(f"the goodness of block {depth} is not finite: its weights have run away")
+    require_finite(right - wrong)
     blocks = [
         {
             "sep_stream": float(margin.mean()),

@@ -7,12 +7,13 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 from goodness.errors import DAMAGE, RunError, UserError
+from goodness.paper import measured as of
 from goodness.paper import readers
 from goodness.paper.derived import BestOf, InTable, OfPair, derived
 from goodness.paper.numbers import Cell
@@ -75,6 +76,8 @@ class Filled:
     """Versions and devices of the runs."""
     sources: Sequence[str] = ()
     """Hashes of the source code that made them: one, where all rows are of one version."""
+    margins: Callable[[Run], list[float]] = of.mined_anew
+    """How the margins of Theorem 1 were read, of all runs in the same way."""
 
     @property
     def verdict(self) -> tuple[int, int]:
@@ -120,6 +123,7 @@ def fill(one: PaperTable, pool: Pool, seeds: Iterable[int] | None = None) -> Fil
         notes=tuple(dict.fromkeys(filler.notes)),
         made_by=tuple(dict.fromkeys(filler.made_by)),
         sources=tuple(dict.fromkeys(filler.sources)),
+        margins=filler.margins,
     )
 
 
@@ -145,6 +149,9 @@ class _Filler:
         self.noted: set[Path] = set()
         self.known: dict[tuple[str, str], Ours] = {}
         self.orders: dict[str, tuple[str, str]] = {}  # of each data set: the first run's test order, and its name
+        presets = {cell.preset for cell in one.cells if cell.metric in readers.MARGINS}
+        every = (pool.run(*need) for need in one.needs(pool.scale, seeds) if need[0] in presets)
+        self.margins = of.margins(run for run in every if run is not None)
 
     def ours(self, cell: Cell) -> Ours:
         key = cell.row, cell.column
@@ -203,7 +210,7 @@ class _Filler:
         values: dict[int, float] = {}
         for seed, run in runs.items():
             try:
-                values[seed] = readers.read(run, cell)
+                values[seed] = readers.read(run, cell, self.margins)
             except Unreadable as reason:
                 why = str(reason)
             except (UserError, RunError, OSError, *DAMAGE) as reason:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +12,9 @@ from typing import Any
 from goodness.durable import write_durably
 from goodness.errors import RunError
 from goodness.paper.extras import Extra, findings
-from goodness.paper.pool import Need, Pool, default_pool
+from goodness.paper.pool import Need, Pool
 from goodness.paper.verdicts import Measured, Verdict, counted, not_to_be_told
 from goodness.paper.writing import markdown_line
-from goodness.sweep.published import is_published
 
 MARKDOWN, CSV = "findings.md", "findings.csv"
 """Files of the pool that hold the verdicts on all findings."""
@@ -38,11 +36,8 @@ class Judged:
 
     @property
     def make(self) -> str:
-        """The command that trains what is missing; nothing is trained in a publication, whose runs are taken."""
-        path = self.pool.path
-        where = f" --out {shlex.quote(str(path))}" if path != default_pool(self.pool.scale.name) else ""
-        taken = f" --published {shlex.quote(str(path))} --mixed-versions" if is_published(path) else where
-        return f"goodness reproduce finding:{self.finding.name} --scale {self.pool.scale.name}{taken}"
+        """The command that trains what is missing."""
+        return f"goodness reproduce finding:{self.finding.name} {self.pool.options()}"
 
 
 def judge(finding: Extra, pool: Pool, seeds: Sequence[int] | None = None) -> Judged:

@@ -94,15 +94,22 @@ def deepest_separation(run: Run) -> float | None:
     return deepest(separation(run))
 
 
-def margins(run: Run) -> list[float]:
-    """m of Theorem 1 by block, whose table in the paper is of test images: each block mines a wrong label of its own on
-    them, as in training. Runs older than that measure have it from their training."""
-    return along_the_stream(run) or separation(run)
+def margins(runs: Iterable[Run]) -> Callable[[Run], list[float]]:
+    """How m of Theorem 1 is read of these runs, of all in the same way: the paper's table of it is of test images.
+    Where one of them is older than that measure, it is read from training."""
+    return separation if any(map(_is_older, runs)) else mined_anew
 
 
-def along_the_stream(run: Run) -> list[float]:
-    """The first of these; empty where the run is older than it."""
+def mined_anew(run: Run) -> list[float]:
+    """What each block separates on test images against a wrong label that it mines itself, as in training; empty where
+    a block lacks it."""
     return numbers(health(run).get("blocks"), "sep_stream")
+
+
+def _is_older(run: Run) -> bool:
+    """Whether a run was made before that was measured; a damaged report of one that was is another thing."""
+    found = health(run).get("blocks")
+    return isinstance(found, list) and not any("sep_stream" in block for block in found if isinstance(block, Mapping))
 
 
 def goodness(run: Run) -> list[float]:

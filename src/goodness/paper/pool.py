@@ -1,12 +1,14 @@
 """One folder of runs for all of the paper's tables: the same run stands once, however many tables need it.
 
 A run is known by preset and seed; what the scale changes is part of the cell. What lies in the folder is taken for the
-run only if it is finished and of the very configuration, and runs are held together only if one version made them, on
-the same data and the same test images in the same order (`goodness.sweep.collect`).
+run only if it is finished and of the very configuration (of Stage 1 whatever Stage 2 was to follow, of Stage 2 all of
+it), and runs are held together only if one version made them, on the same data and the same test images in the same
+order (`goodness.sweep.collect`).
 """
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +18,7 @@ from goodness.paper.scales import Scale, scale_of
 from goodness.runs import Run
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Row, collect
-from goodness.sweep.published import about_publication
+from goodness.sweep.published import about_publication, is_published
 from goodness.sweep.state import Standing, standing
 
 Need = tuple[str, int]
@@ -27,6 +29,14 @@ Needs = Mapping[Need, bool]
 
 def default_pool(scale: str) -> Path:
     return Path("runs") / "paper" / scale
+
+
+class Stage1Alone(Run):
+    """A run beside which a Stage 2 lies that is not the one asked for, or not finished: as if there were none."""
+
+    @property
+    def readout(self) -> None:
+        return None
 
 
 @dataclass(frozen=True)
@@ -76,11 +86,13 @@ class Pool:
         cell = self.cell(preset, seed, readout)
         (result,) = self._row(preset, [seed], readout).cells
         if result.scores:
-            return Found(CellFolder(self.path / cell.folder_name).run)
-        words = {"waiting": "not run", "running": "running", "stopped": "stopped, not finished"}
-        if readout and result.state == "stopped" and self.run(preset, seed) is not None:
+            folder = CellFolder(self.path / cell.folder_name)
+            is_refused = not readout and folder.readout.path.exists() and stage_2(self, (preset, seed)) is None
+            return Found(Stage1Alone(folder.run.path) if is_refused else folder.run)
+        words = {"waiting": "not run", "stopped": "stopped, not finished"}
+        if readout and result.trouble == "stopped" and self._row(preset, [seed], False).cells[0].scores:
             return Found(None, "no Stage 2 yet")
-        return Found(None, words.get(result.state, result.trouble or result.state))
+        return Found(None, words.get(result.trouble, result.trouble))
 
     def run(self, preset: str, seed: int, readout: bool = False) -> Run | None:
         """The same without the reason."""
@@ -133,6 +145,16 @@ class Pool:
     def seconds(self, needs: Needs) -> float:
         """An estimate of what these runs take one after the other on the scale's machine."""
         return sum(self.scale.estimate(preset, readout) for (preset, _), readout in needs.items())
+
+    def options(self, seeds: Iterable[int] | None = None) -> str:
+        """What names the same runs to `goodness reproduce`, which takes those of a publication and trains nothing in
+        it: they were nearly always made by other versions than today's."""
+        words = ["--scale", self.scale.name]
+        words += ["--seeds", ",".join(map(str, seeds))] if seeds else []
+        is_taken = is_published(self.path)
+        if is_taken or self.path != default_pool(self.scale.name):
+            words += ["--published" if is_taken else "--out", str(self.path)]
+        return shlex.join([*words, *(["--mixed-versions"] if is_taken or self.mixed_versions else [])])
 
     def _row(self, preset: str, seeds: Iterable[int], readout: bool) -> Row:
         wanted = list(dict.fromkeys(seeds))

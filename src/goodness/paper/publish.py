@@ -20,7 +20,7 @@ from goodness.durable import copy_contents, read_json, remove_tree
 from goodness.errors import RunError, UserError
 from goodness.paper import reduced
 from goodness.paper.exchange import BUILDING, alone_with, beside, is_free, put_in_place
-from goodness.paper.pool import Need, Pool, refuse_two_trainings, stage_2, weights
+from goodness.paper.pool import Need, Pool, Stage1Alone, refuse_two_trainings, stage_2, weights
 from goodness.paper.published_page import make_way, require_folder, write_page
 from goodness.paper.scales import SCALES, Scale
 from goodness.presets import presets
@@ -63,6 +63,8 @@ class Published:
     they stay, read by nothing."""
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Folders published before that gave way to another training, and what they had that it has not."""
+    removed: tuple[str, ...] = ()
+    """Folders of a Stage 2 of earlier settings whose run was published again, and which went with that."""
 
     @property
     def size(self) -> int:
@@ -119,6 +121,7 @@ def _publish(
         building.mkdir(exist_ok=True)
         before = Pool(out, gathered.scale, mixed_versions)
         replaced = _replaced(before, gathered)
+        removed = tuple(_readout_of(before, need) for need in gathered.where if _has_another_stage_2(before, need))
         for need, having in gathered.where.items():
             old = before.run(*need)
             _publish_cell([*having, before] if old is not None and not flaw(old) else having, need, building)
@@ -132,7 +135,9 @@ def _publish(
     finally:
         remove_tree(building)
     kept = tuple(need for need in needs if need not in gathered.where)
-    return Published(out, gathered.scale.name, tuple(gathered.where), kept, gathered.left_out, tuple(earlier), replaced)
+    return Published(
+        out, gathered.scale.name, tuple(gathered.where), kept, gathered.left_out, tuple(earlier), replaced, removed
+    )
 
 
 # Which runs
@@ -185,7 +190,7 @@ def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) 
         if why := here.why if here.run is None else flaw(here.run):
             left_out[name] = why
             continue
-        if (second := stage_2(pool, need)) and (why := flaw(second)):
+        if why := _flaw_of_stage_2(pool, need):
             left_out[f"{name}, Stage 2"] = why
         others = gathered.where.setdefault(need, [])
         for other in others:
@@ -218,6 +223,25 @@ def flaw(run: Run) -> str:
     return ""
 
 
+def _flaw_of_stage_2(pool: Pool, need: Need) -> str:
+    """The same of the Stage 2 that lies beside a run, of other settings too; empty where there is none."""
+    second = stage_2(pool, need)
+    if second is not None:
+        return flaw(second)
+    return pool.look(*need, readout=True).why if _has_another_stage_2(pool, need) else ""
+
+
+def _has_another_stage_2(pool: Pool, need: Need) -> bool:
+    """Whether what lies beside a run is no Stage 2 that is asked for today."""
+    return isinstance(pool.run(*need), Stage1Alone)
+
+
+def _readout_of(pool: Pool, need: Need) -> str:
+    """Its folder in the pool."""
+    path = CellFolder(pool.path / pool.cell(*need).folder_name).readout.path
+    return path.relative_to(pool.path).as_posix()
+
+
 def _what_lies_in(folder: Path, scale: Scale | None) -> tuple[Scale, Need] | None:
     """The scale, preset and seed of a cell's folder; None for a cell that is no run of the paper's."""
     asked = read_json(folder / "cell.json")
@@ -247,9 +271,7 @@ def _read_and_not(pool: Pool) -> tuple[list[Need], list[str]]:
             earlier.append(cell.name)
         else:
             needs.append(what[1])
-            readout = CellFolder(cell).readout
-            if readout.path.is_dir() and stage_2(pool, what[1]) is None:
-                earlier.append(readout.path.relative_to(pool.path).as_posix())
+            earlier += [_readout_of(pool, what[1])] if _has_another_stage_2(pool, what[1]) else []
     return needs, earlier
 
 

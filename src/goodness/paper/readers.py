@@ -51,30 +51,34 @@ NOT_OURS: Mapping[str, str] = {
 """Metrics that no run of ours can have, and why."""
 
 
-def read(run: Run, cell: Cell) -> float:
-    """Our number for a cell of the paper that names a run."""
+def read(run: Run, cell: Cell, margins: Callable[[Run], list[float]] = of.mined_anew) -> float:
+    """Our number for a cell of the paper that names a run; `margins` is how those of Theorem 1 are read."""
+    if cell.metric in MARGINS:
+        return MARGINS[cell.metric](run, cell, _found(margins(run)))
     return READERS[cell.metric].read(run, cell)
 
 
 def is_readable(cell: Cell) -> bool:
     """Whether a run alone can give this number."""
-    return bool(cell.preset) and cell.metric in READERS
+    return bool(cell.preset) and (cell.metric in READERS or cell.metric in MARGINS)
 
 
-def measured_where(cells: Iterable[Cell]) -> list[str]:
+def measured_where(cells: Iterable[Cell], margins: Callable[[Run], list[float]]) -> list[str]:
     """Where a table's numbers of blocks were measured, for its reader."""
     metrics = {cell.metric for cell in cells}
     told = []
     if metrics & OF_BLOCKS:
         told.append("Separation and goodness of blocks: over the last epoch's training, as the paper's most likely")
-    if metrics & MARGINS:
-        told.append(MARGINS_WHERE)
+    if metrics & MARGINS.keys():
+        anew = "on test images, each block against a wrong label that it mines itself"
+        where = anew if margins is of.mined_anew else "over the last epoch's training, as some of these runs are older"
+        told.append(f"Margins: ours {where}; the paper's on 1,024 test images")
     return told
 
 
 def needs_readout(cell: Cell) -> bool:
     """Whether that run must have a Stage 2."""
-    return READERS[cell.metric].needs_readout(cell)
+    return cell.metric in READERS and READERS[cell.metric].needs_readout(cell)
 
 
 def is_given(cell: Cell) -> bool:
@@ -158,10 +162,13 @@ def _health(run: Run) -> dict[str, Any]:
 
 
 def _trained(run: Run, name: str) -> list[float]:
-    found = of.in_training(run, name)
-    if not found:
+    return _found(of.in_training(run, name))
+
+
+def _found(by_block: list[float]) -> list[float]:
+    if not by_block:
         raise Unreadable("no blocks")
-    return found
+    return by_block
 
 
 BLOCK = r"\bL(\d+)\b|\bblock (\d+)\b"
@@ -211,22 +218,14 @@ def _earlier(values: Sequence[float], cell: Cell) -> float:
     return sum(values[: depth_of(cell, len(values))])
 
 
-def _margins(run: Run) -> list[float]:
-    found = of.margins(run)
-    if not found:
-        raise Unreadable("no blocks")
-    return found
-
-
-def _margin_sum(run: Run, cell: Cell) -> float:
+def _margin_sum(run: Run, cell: Cell, margins: list[float]) -> float:
     """P, the earlier blocks' mean margins added up; under `gamma P` times the rule's gamma."""
     weight = _gamma(run) if "gamma" in cell.column else 1.0
-    return weight * _earlier(_margins(run), cell)
+    return weight * _earlier(margins, cell)
 
 
-def _attenuation(run: Run, cell: Cell) -> float:
+def _attenuation(run: Run, cell: Cell, margins: list[float]) -> float:
     """R at the mean margins, as the paper has it (the mean of R over the images is another number)."""
-    margins = _margins(run)
     return float(attenuation_ratio(_at(margins, cell), _earlier(margins, cell), _gamma(run), run.config.beta))
 
 
@@ -306,15 +305,12 @@ READERS: Mapping[str, Reader] = {
     "class_accuracy_tta": Reader(_of_a_class),
     "truncated_accuracy": Reader(_truncated),
     "sep_cur_mined": Reader(_of_a_block("sep_cur_mined")),
-    "margin": Reader(lambda run, cell: _at(_margins(run), cell)),
     "sep_rate": Reader(_rate),
     "goodness_pos": Reader(_of_a_block("g_pos")),
     "goodness_neg": Reader(_of_a_block("g_neg")),
     "goodness_sum": Reader(_goodness_sum),
     "goodness_ratio": Reader(_last_over_first("g_pos")),
     "ratio": Reader(_last_over_first("sep_cur_mined")),
-    "margin_sum": Reader(_margin_sum),
-    "attenuation": Reader(_attenuation),
     "share": Reader(_own_share),
     "difference": Reader(_gain, _always),
     "parameters": Reader(_parameters, lambda cell: "S2" in cell.row),
@@ -329,8 +325,9 @@ OF_BLOCKS = {
     *(name for name in READERS if name.startswith("goodness")),
     "share",
 }
-MARGINS = {"margin", "margin_sum", "attenuation"}
-MARGINS_WHERE = (
-    "Margins: on 1,024 test images, as the paper's, each block against a wrong label that it mines itself; of runs "
-    "older than this measure over the last epoch's training"
-)
+MARGINS: Mapping[str, Callable[[Run, Cell, list[float]], float]] = {
+    "margin": lambda run, cell, margins: _at(margins, cell),
+    "margin_sum": _margin_sum,
+    "attenuation": _attenuation,
+}
+"""What is read from the margins of Theorem 1, which a table has of all its runs in one way."""

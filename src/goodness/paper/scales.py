@@ -106,8 +106,8 @@ def seconds_an_epoch(config: Config) -> float:
 def seconds_a_readout_epoch(config: Config) -> float:
     """Of Stage 2: every hypothesis of every image through the frozen blocks.
 
-    A line through two measurements: four runs of CIFAR-100 at once took 25.8 s an epoch each, so 6.5 alone, and two of
-    ten classes under eight blocks of D128 3.6, so 1.8.
+    A guess, a line through what was seen of several at once: four of CIFAR-100 took 25.8 s an epoch each, so perhaps
+    6.5 alone, and two of ten classes under eight blocks of D128 3.6, so 1.8.
     """
     images, classes = IMAGES.get(config.data, 45_000) / 45_000, CLASSES.get(config.data, 10) / 10
     return images * (1.2 + 0.53 * classes * config.model.blocks / 4 * (0.54 if config.model.width <= 128 else 1.0))

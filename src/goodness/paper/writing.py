@@ -85,10 +85,10 @@ def remarks(filled: Filled) -> list[str]:
     told.append(f"Ours: mean ± standard deviation (runs), at the scale '{scale.name}' ({scale.about}).")
     if not scale.is_papers:
         told.append("At this scale the paper's numbers are not to be expected.")
-    told += [f"{where}." for where in measured_where(filled.table.cells)]
+    told += [f"{where}." for where in measured_where(filled.table.cells, filled.margins)]
     told += [f"{line}." for line in (*filled.trouble, *filled.notes)]
     if filled.missing:
-        told.append(f"Incomplete: {len(filled.missing)} of {len(filled.needs)} runs are missing.")
+        told.append(f"Incomplete: {filled.pool.counted(filled.needs)}.")
     elif (verdict := filled.verdict)[1]:
         near, of = verdict
         told.append(

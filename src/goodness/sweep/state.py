@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from goodness.config import differences
+from goodness.config import STAGE_2, differences
 from goodness.durable import read_json, sync_folder, write_json
 from goodness.errors import RunError, UserError
 from goodness.runs import Run, environment_of, load_config
@@ -73,9 +73,6 @@ def refuse_another(
                 + (", or accept it with --mixed-versions" if trouble.startswith(VERSION) else "")
             )
 
-
-STAGE_2 = "readout."
-"""How the settings begin that say what Stage 2 is."""
 
 VERSION = "another version: "
 """How the difference begins that --mixed-versions accepts."""
@@ -159,7 +156,17 @@ def _state(folder: CellFolder, is_done: bool) -> tuple[State, str]:
         with contextlib.suppress(RunError, TypeError, KeyError):
             error = str(read_json(folder.failed_path)["error"])
         return "failed", error
-    return ("stopped" if (folder.run.path / "config.json").is_file() else "waiting"), ""
+    return ("stopped" if (folder.run.path / "config.json").is_file() else "waiting"), _damage(folder)
+
+
+def _damage(folder: CellFolder) -> str:
+    """What is wrong with the result of a finished stage; empty where there is none or nothing is."""
+    for run in (folder.run, folder.readout):
+        try:
+            _ = run.result if run.is_finished else None
+        except (UserError, RunError) as trouble:
+            return str(trouble)
+    return ""
 
 
 def _progress(run: Run) -> tuple[int, float | None, float, bool]:

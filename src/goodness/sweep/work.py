@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from goodness import api
-from goodness.config import Config, differences
+from goodness.config import STAGE_2, Config, differences
 from goodness.errors import UserError
 from goodness.runs import Run
 from goodness.sweep.cell import CellFolder
-from goodness.sweep.state import STAGE_2
 from goodness.sweep.theory import has_theory, keep_theory
 from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted, Listener
@@ -51,8 +50,14 @@ def work(
                 if stop.requested:  # between two stages, which both save by themselves
                     raise Interrupted(f"stopped; go on with: goodness cell {shlex.quote(str(path))}", stop.exit_code)
                 if run.readout is None:
-                    asked = _of_stage_2(config, run)
+                    asked = {name: wanted for name, (_, wanted) in _of_stage_2(config, run).items()}
                     api.readout(run.path, changes=asked, device=device, data_dir=data_dir, listen=listen)
+                elif other := _of_stage_2(config, run.readout):
+                    name, (has, wanted) = next(iter(other.items()))
+                    raise UserError(
+                        f"{run.readout.path} holds a Stage 2 with {name} {has}, not {wanted}; remove it to train the "
+                        f"one asked for (rm -r {shlex.quote(str(run.readout.path))})"
+                    )
                 elif not run.readout.is_finished:
                     api.resume(run.path, device=device, data_dir=data_dir, listen=listen)
             if folder.wants_theory and not has_theory(run) and not stop.requested:
@@ -62,10 +67,9 @@ def work(
         release(lock)
 
 
-def _of_stage_2(config: Config, run: Run) -> dict[str, Any]:
-    """What the cell asks of Stage 2 that the run does not have: it may have been asked for since."""
-    changed = differences(config, run.config)
-    return {name: wanted for name, (_, wanted) in changed.items() if name.startswith(STAGE_2)}
+def _of_stage_2(config: Config, run: Run) -> dict[str, tuple[Any, Any]]:
+    """In what Stage 2 is asked for otherwise than when the run began: the run's value and the one asked for."""
+    return {name: both for name, both in differences(config, run.config).items() if name.startswith(STAGE_2)}
 
 
 def _wait_for(path: Path) -> int:

@@ -27,7 +27,8 @@ def grad_attenuation(sheet: Sheet) -> None:
     left, right = sheet.panels(
         "The more the earlier blocks have settled, the less the deepest one learns", columns=2, size=(11.5, 4.8)
     )
-    drawn = sheet.by_block(left, sheet.presets, of.margins, metric="margin")
+    margins = of.margins(run for name in sheet.presets for run in sheet.runs[name].values())
+    drawn = sheet.by_block(left, sheet.presets, margins, metric="margin")
     sheet.need(drawn, "margins by block")
     block_axis(left)
     left.set_ylabel(SEPARATION)
@@ -54,10 +55,9 @@ def grad_attenuation(sheet: Sheet) -> None:
     right.set_ylabel("what is left of the deepest block's\ngradient (with history ÷ without)")
     how = "measured from its gradients" if is_measured else "by the formula R, from its margins"
     right.set_title(f"a point is a test image, {how}", fontsize=10)
-    is_stream = all(of.along_the_stream(run) for name in sheet.presets for run in sheet.runs[name].values())
-    where = "on test images, each block mining anew" if is_stream else "ours over the last epoch's training"
+    where = "on test images, each block mining anew" if margins is of.mined_anew else "over the last epoch's training"
     sheet.notes.append(
-        f"Left: {where}, the paper's on test images. Right: one seed; band: Theorem 1; "
+        f"Left: ours {where}, the paper's on test images. Right: one seed; band: Theorem 1; "
         "filled: block and past both right, where it applies; hollow: not."
     )
     sheet.legend(left)

@@ -1,0 +1,30 @@
+"""What is published in this repository is read by the settings of today."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from goodness.paper.pool import Pool
+from goodness.paper.publish import _read_and_not
+from goodness.presets import preset, presets
+
+ROOT = Path(__file__).parents[2]
+SHORT = ROOT / "results" / "paper-short"
+
+
+def test_every_published_run_is_read_and_counted() -> None:
+    """A scale or preset that changes leaves runs behind that nothing reads: publish what is still read, and say so."""
+    needs, earlier = _read_and_not(Pool.at("short", SHORT))
+    assert earlier == []
+    assert len(needs) == len(list(SHORT.glob("*/cell.json")))
+    for page in (ROOT / "README.md", ROOT / "docs" / "ours-and-the-paper.md"):
+        assert f"{len(needs)} runs" in page.read_text("utf-8"), page
+
+
+@pytest.mark.parametrize("name", list(presets))
+def test_with_many_hypotheses_stage_2_learns_slowly(name: str) -> None:
+    """results/readout-learning-rates-h200.txt: with a hundred, its loss rose at the rate that ten learn well at."""
+    config = preset(name)
+    assert config.readout.lr == (1e-4 if config.data in ("cifar100", "tiny-imagenet") else 1e-3)
