@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 
 import pytest
 
-from goodness.paper.contradictions import CONTRADICTIONS
+from goodness.paper.contradictions import CONTRADICTIONS, as_page, of_table
 from goodness.paper.numbers import about, cell, table
 from goodness.paper.statements import Contradiction
 
@@ -88,3 +89,14 @@ def test_the_correlation_printed_is_not_that_of_the_fifteen_rows() -> None:
     r = covariance / math.sqrt(sum((x - mean_x) ** 2 for x in xs) * sum((y - mean_y) ** 2 for y in ys))
     assert (len(pairs), round(r, 2)) == (15, -0.31)
     assert cell("in_text", "all L4 and L8 conditions", "r of goodness ratio and S2 accuracy").value == -0.49
+
+
+def test_the_page_in_docs_has_all_of_them() -> None:
+    page = Path(__file__).parents[2] / "docs" / "contradictions.md"
+    assert page.read_text("utf-8") == as_page(), "write as_page() to docs/contradictions.md again"
+    assert all(f"(*{one.name}*)" in as_page() for one in CONTRADICTIONS)
+
+
+def test_a_table_names_those_of_its_own_numbers() -> None:
+    assert {"cp-fair-s1-tta", "cp-fair-s2-tta"} <= {one.name for one in of_table("multiseed")}
+    assert [one.name for one in of_table("assumption_coverage")] == ["margins-of-the-figure"]

@@ -8,7 +8,9 @@ values and values with two labels; sentences, settings and cited work are in `cl
 from __future__ import annotations
 
 from goodness.paper.claims import CITED, CLAIMS, SETTINGS
-from goodness.paper.statements import Contradiction, at, said
+from goodness.paper.numbers import cell
+from goodness.paper.statements import Contradiction, Kind, Statement, at, said
+from goodness.report.words import markdown_line
 
 FULL_HNM, FULL_ASPECTS, FULL = (
     "Full CP-FAIR baseline (k=8→16)",
@@ -309,3 +311,41 @@ LABELS = (
 )
 
 CONTRADICTIONS: tuple[Contradiction, ...] = NUMBERS + LABELS + CLAIMS + SETTINGS + CITED
+"""All of them."""
+
+HEADINGS: dict[Kind, str] = {
+    "number": "Numbers with two values",
+    "label": "Values with two labels",
+    "claim": "Sentences that the tables do not bear out",
+    "setting": "Settings told in two ways",
+    "cited": "Cited work told otherwise than it tells itself",
+}
+
+
+def of_table(label: str) -> list[Contradiction]:
+    """Those that have to do with a number of this table."""
+    cited = ((one, statement.cell) for one in CONTRADICTIONS for statement in one.statements)
+    return list(dict.fromkeys(one for one, place in cited if place is not None and place[0] == label))
+
+
+def as_page() -> str:
+    """All of them as a page of Markdown."""
+    intro = (
+        f"Where the paper says two things: {len(CONTRADICTIONS)} places, found when its numbers were entered and its "
+        "system was built. Each statement has its place: a table's label with row and column, or a section's, figure's "
+        "or equation's label. What we take is in the last column; `goodness paper TABLE` names those of a table."
+    )
+    lines = ["# Where the paper contradicts itself", "", intro]
+    for kind, heading in HEADINGS.items():
+        lines += ["", f"## {heading}", "", "| of what | the paper says | we take |", "|---|---|---|"]
+        for one in (one for one in CONTRADICTIONS if one.kind == kind):
+            says = "<br>".join(_statement(statement) for statement in one.statements)
+            lines.append(markdown_line((f"{one.what} (*{one.name}*)", says, one.ours)))
+    return "\n".join(lines) + "\n"
+
+
+def _statement(one: Statement) -> str:
+    """`91.36: tab:multiseed, 42, S1 (TTA)`."""
+    if one.cell is None:
+        return f"{one.says}: {one.where}"
+    return f"{cell(*one.cell).printed}: tab:{', '.join(one.cell)}"

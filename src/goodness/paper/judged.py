@@ -14,7 +14,7 @@ from goodness.errors import RunError
 from goodness.paper.extras import Extra, findings
 from goodness.paper.pool import Need, Pool
 from goodness.paper.verdicts import Measured, Verdict, counted, not_to_be_told
-from goodness.paper.writing import markdown_line
+from goodness.report.words import markdown_line
 
 MARKDOWN, CSV = "findings.md", "findings.csv"
 """Files of the pool that hold the verdicts on all findings."""

@@ -15,9 +15,10 @@ from goodness.paper.filled import Filled, fill
 from goodness.paper.pool import Need, Pool, default_pool
 from goodness.paper.reproduce import FIGURES, TABLES
 from goodness.paper.suites import paper_tables, union
-from goodness.paper.writing import FORMATS, csv_text, markdown, markdown_line, title
+from goodness.paper.writing import FORMATS, csv_text, markdown, title
 from goodness.presets import preset as preset_of
 from goodness.presets import presets
+from goodness.report.words import markdown_line
 from goodness.runs import Run, environment_of
 from goodness.stats import mean_and_std
 from goodness.sweep.cell import CellFolder

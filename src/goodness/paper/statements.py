@@ -7,6 +7,8 @@ from typing import Literal
 
 from goodness.paper.numbers import about
 
+Kind = Literal["number", "label", "claim", "setting", "cited"]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Statement:
@@ -27,7 +29,7 @@ class Contradiction:
     statements: tuple[Statement, ...]
     ours: str
     """What we take, or how we read it."""
-    kind: Literal["number", "label", "claim", "setting", "cited"]
+    kind: Kind
     """Two values of one number; one value under two labels; a sentence that its table does not bear out; two settings
     of one run; the paper against the work that it cites."""
 

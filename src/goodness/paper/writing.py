@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from goodness.durable import write_durably
+from goodness.paper.contradictions import of_table
 from goodness.paper.filled import CITED, DERIVED, NO_SINGLE_RUN, Filled, Ours, is_near
 from goodness.paper.numbers import Cell
 from goodness.paper.readers import NOT_OURS, measured_where
+from goodness.report.words import markdown_line
 
 WIDEST = 8
 """Columns of a table that is laid out as the paper has it; a wider one gets a line for every cell."""
@@ -80,8 +82,11 @@ def remarks(filled: Filled) -> list[str]:
     """What a reader of the table must know."""
     scale, table = filled.pool.scale, filled.table
     told = []
+    twice = [
+        f"The paper says two things of {one.what} ({one.name}). We take: {one.ours}" for one in of_table(table.label)
+    ]
     if table.without:
-        return [f"No runs of ours: {table.without}."]
+        return [f"No runs of ours: {table.without}.", *twice]
     told.append(f"Ours: mean ± standard deviation (runs), at the scale '{scale.name}' ({scale.about}).")
     if not scale.is_papers:
         told.append("At this scale the paper's numbers are not to be expected.")
@@ -98,7 +103,7 @@ def remarks(filled: Filled) -> list[str]:
     if len(filled.sources) > 1:
         hashes = ", ".join(sorted(one[:12] for one in filled.sources))
         told.append(f"The rows were made by different source code: {hashes}.")
-    return told + [f"Made by {line}." for line in filled.made_by]
+    return told + [f"Made by {line}." for line in filled.made_by] + twice
 
 
 def markdown(filled: Filled) -> str:
@@ -112,11 +117,6 @@ def markdown(filled: Filled) -> str:
 def title(filled: Filled) -> str:
     one = filled.table.about
     return f"Table {one.number}, {one.label}: {one.caption}" if one.number else f"{one.label}: {one.caption}"
-
-
-def markdown_line(cells: tuple[str, ...]) -> str:
-    """A row of a table."""
-    return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
 
 
 _TEX = {

@@ -8,7 +8,7 @@ from goodness.local.negatives import Teacher
 from goodness.presets.naming import Changes, variant, without
 
 MANY_HYPOTHESES: Changes = {"readout.lr": 1e-4}
-"""Ten classes learn as well at 1e-3; on CIFAR-100 the loss of Stage 2 rises at that rate, and Tiny ImageNet has more."""
+"""Ten classes learn as well at 1e-3; on CIFAR-100 the loss of Stage 2 rises at that rate. Tiny ImageNet has more."""
 
 
 @variant("cifar100-gamma0", of="gamma0-dense")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 from goodness.report.theory_figure import in_words
@@ -89,3 +89,8 @@ def slug(text: str) -> str:
 
 def part_of(value: Any, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
+
+
+def markdown_line(cells: Iterable[str]) -> str:
+    """A row of a table of Markdown."""
+    return "| " + " | ".join(cell.replace("\\", "\\\\").replace("|", "\\|") for cell in cells) + " |"
