@@ -75,9 +75,7 @@ def test_attention_has_no_mask_and_never_is_cudnns(tmp_path: Path, monkeypatch: 
         return plain(query, key, value)
 
     monkeypatch.setattr(torch.nn.functional, "scaled_dot_product_attention", attend)
-    monkeypatch.setattr(
-        "goodness.api._refuse_what_cannot_be_built", lambda *_: None
-    )  # tried on two images, no backward
+    monkeypatch.setattr("goodness.api.refuse_what_cannot_be_built", lambda *_: None)  # tried on two images, no backward
     torch.backends.cuda.enable_cudnn_sdp(True)
     one = {**BLOBS, "epochs": 1, "readout.epochs": 1}
     stage1 = goodness.train(shrunk("demo", one), out=tmp_path / "run", device="cpu")

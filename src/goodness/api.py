@@ -14,30 +14,33 @@ import torch
 
 from goodness.config import STAGE_2, Config, differences, override, to_dict
 from goodness.data import sources
-from goodness.data.augment import Recipe, augment, recipes, uniforms_needed
+from goodness.data.augment import recipes
 from goodness.data.images import ImageData
-from goodness.data.text import TextData, TextFolder
-from goodness.durable import read_json, readable_size, write_json
-from goodness.errors import ConfigError, RunError, UserError, tells_of_full_memory
+from goodness.data.text import TextData
+from goodness.durable import read_json, write_json
+from goodness.errors import ConfigError, RunError, UserError
 from goodness.idle import idle_settings
-from goodness.model.hybrid import Hybrid
-from goodness.model.network import Network, build_stem, shapes_by_depth
-from goodness.model.readout import AttentiveReadout
-from goodness.model.stripped import StrippedNetwork
-from goodness.predict import class_scores, feature_count, goodness_of, readout_scores
+from goodness.model.network import build_stem, shapes_by_depth
+from goodness.predict import class_scores, goodness_of, readout_scores
 from goodness.presets import preset
-from goodness.runs import READOUT, Run, environment_of, frozen_backbone, is_readout, load_config
+from goodness.refusals import (
+    refuse_a_readout_too_large,
+    refuse_other_classes,
+    refuse_other_data,
+    refuse_pictures_recipe,
+    refuse_texts_as_images,
+    refuse_what_cannot_be_built,
+    require_optional_packages,
+)
+from goodness.runs import READOUT, Run, frozen_backbone, is_readout, load_config
 from goodness.tensor_file import weights_sha256
-from goodness.training.backprop import Backprop, build_stripped
-from goodness.training.loop import Listener, Loop, accuracy_row, fingerprint
-from goodness.training.moment import Moment
-from goodness.training.optim import learning_window
-from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment, memory_of
+from goodness.training.backprop import Backprop
+from goodness.training.loop import Listener, Loop, accuracy_row
+from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment
 from goodness.training.signals import StopRequest
-from goodness.training.stage1 import Stage1, assess, build_network
+from goodness.training.stage1 import Stage1, assess
 from goodness.training.stage2 import Stage2
 from goodness.training.start import compiler_loading
-from goodness.training.step import Stepper
 
 SMALL = 500_000
 """Numbers in a step's tokens below which one thread is faster (demo: 49,152; half the time of two threads)."""
@@ -61,7 +64,7 @@ def make_config(
     fields."""
     config = _changed(preset(base) if isinstance(base, str) else base, changes)
     if isinstance(sources.find(config.data), TextData):
-        _refuse_texts_as_images(config, as_typed)
+        refuse_texts_as_images(config, as_typed)
     return config
 
 
@@ -102,7 +105,7 @@ def train(
     with compiler_loading(config, chosen):
         images = load_data(config, data_dir)
     with _one_thread():
-        _refuse_what_cannot_be_built(config, images)
+        refuse_what_cannot_be_built(config, images)
     path = Path(out) if out is not None else default_run_path(config.preset, config.data, config.seed)
     stage = Backprop.stage if config.trainer == "backprop" else Stage1.stage
     with RunFolder.create(path) as folder:
@@ -161,7 +164,7 @@ def readout(
     if foreign:
         raise UserError(f"a readout takes its run as it is; only readout.* and keep.* can be set, not {foreign[0]}")
     if "readout.augment" in (changes or {}) and isinstance(sources.find(config.data), TextData):
-        _refuse_pictures_recipe(config)  # all else is the run's own, and it was trained with it
+        refuse_pictures_recipe(config)  # all else is the run's own, and it was trained with it
     if run.stage != "s1":
         what = (
             "a readout itself" if run.stage == "s2" else "trained by backpropagation: there are no hypotheses to read"
@@ -179,11 +182,11 @@ def readout(
     weights = config.readout.weights if has_wanted else "last"
     chosen = choose_device(device)
     network = run.network(weights, str(chosen))
-    _refuse_a_readout_too_large(config, network, chosen)
-    _require_optional_packages(config)
+    refuse_a_readout_too_large(config, network, chosen)
+    require_optional_packages(config)
     with compiler_loading(config, chosen):
         images = load_data(config, data_dir or _remembered_data_dir(run.path))
-    _refuse_other_data(network, images, run)
+    refuse_other_data(network, images, run)
     place = Path(out) if out is not None else run.path / READOUT
     with RunFolder.create(place) as folder:
         inside = out is None
@@ -241,14 +244,14 @@ def evaluate(
     with prepared(chosen, config.deterministic):
         if run.stage == "bp":
             stripped = run.stripped(weights, str(chosen))
-            _refuse_other_data(stripped, data, run)
+            refuse_other_data(stripped, data, run)
             scores = class_scores(stripped, rows.images, tta=tta, dtype=dtype)
             return {**where, **_accuracies(scores, rows.labels, config)}
         network = run.network(weights, str(chosen))
-        _refuse_other_data(network, data, run)
+        refuse_other_data(network, data, run)
         if run.stage == "s2":
             head = run.head(weights, str(chosen))
-            _refuse_other_classes(head, network, run)
+            refuse_other_classes(head, network, run)
             scores = readout_scores(network, head, rows.images, tta=tta, memory_mb=memory, dtype=dtype)
             return {**where, **_accuracies(scores, rows.labels, config)}
         goodness = goodness_of(network, rows.images, tta=tta, blocks=blocks, memory_mb=memory, dtype=dtype).cpu()
@@ -260,33 +263,6 @@ def _accuracies(scores: torch.Tensor, labels: torch.Tensor, config: Config) -> d
     row = accuracy_row(scores.cpu(), labels.cpu(), config.model.blocks)
     found = {"blocks_used": row["blocks"], "accuracy": row["top1"], "n": row["n"]}
     return found | ({"top5": row["top5"]} if "top5" in row else {})
-
-
-def _refuse_other_data(network: Network | StrippedNetwork, data: ImageData, run: Run | None = None) -> None:
-    """Refuse data of another kind than the network's; given its run, any but the very images it was trained with."""
-    if (network.shape, network.classes) != (data.shape, len(data.classes)):
-        raise UserError(
-            f"the run was trained on images {network.shape} of {network.classes} classes, {data.name} has "
-            f"{data.shape} and {len(data.classes)}"
-        )
-    if network.class_names != data.classes:
-        differ = [f"{a} is now {b}" for a, b in zip(network.class_names, data.classes) if a != b]
-        raise UserError(f"the classes of {data.name} are not those of the training: {', '.join(differ[:3])}")
-    known = environment_of(run).get("data", {}).get("sha256") if run is not None else None
-    if run is not None and known is not None and known != fingerprint(data):
-        raise UserError(
-            f"{data.name} is not what {run.path} was trained with: other images, labels or split, or texts that were "
-            "embedded again since; give the same data with --data-dir"
-        )
-
-
-def _refuse_other_classes(head: AttentiveReadout, network: Network, run: Run) -> None:
-    trained: tuple[str, ...] = head.class_names  # type: ignore[assignment]
-    if trained != network.class_names:
-        raise UserError(
-            f"the readout {run.path} was trained for {len(trained)} classes ({', '.join(trained[:3])}, ...), and its "
-            f"network has {network.classes} ({', '.join(network.class_names[:3])}, ...)"
-        )
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -356,128 +332,6 @@ def _one_thread() -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def _refuse_what_cannot_be_built(config: Config, data: ImageData) -> None:
-    """Try the network on two blank images, and import what is optional: mistakes come before a folder is made."""
-    pixels, recipe = torch.zeros(2, *data.shape, dtype=torch.uint8), recipes[config.augment]
-    _refuse_attention_to_pixels(config, data)
-    try:
-        with torch.random.fork_rng(devices=[]), torch.no_grad():
-            views = augment(pixels, torch.zeros(2, uniforms_needed(recipe)), recipe, data.flips)
-            if config.trainer == "backprop":
-                network = None
-                build_stripped(config, data)(views)
-            else:
-                network = build_network(config, data)
-                _try(network, views)
-    except (ValueError, RuntimeError, OverflowError) as trouble:
-        if tells_of_full_memory(trouble):
-            raise
-        size = "x".join(map(str, data.shape))
-        raise ConfigError(f"this network cannot take images of {size} ({data.name}): {trouble}") from trouble
-    if network is not None:
-        config.negatives.check_classes(len(data.classes))
-        _refuse_blocks_without_a_turn(config, data)
-        _try_the_objective(network, config, views)
-    _require_optional_packages(config)
-
-
-def _try(network: Network, images: torch.Tensor) -> None:
-    """Images through all blocks under one label: the other classes would tell nothing more, and there may be many."""
-    tokens, labels = network.tokens(images), torch.zeros(len(images), dtype=torch.int64)
-    for depth in range(len(network.blocks)):
-        tokens = network.hand_on(network.block(depth)(tokens, labels).tokens)
-
-
-def _try_the_objective(network: Network, config: Config, images: torch.Tensor) -> None:
-    """Every block's loss once, with its graph: a block that no term gives anything to learn from is refused there."""
-    stepper = Stepper(network, override(config, {"step.compile": "off"}))
-    moment = Moment(epoch=0, step=0, total_step=0, total_steps=1, progress=0.0)
-    with torch.random.fork_rng(devices=[]):
-        situation = stepper.first(
-            images.expand(config.views, *images.shape), torch.zeros(len(images), dtype=torch.int64), moment
-        )
-        for depth in range(len(network.blocks)):
-            judged = stepper.loss(situation)
-            if depth + 1 < len(network.blocks):
-                situation = stepper.next(situation, judged, moment)
-
-
-def _refuse_texts_as_images(config: Config, as_typed: Callable[[Mapping[str, str]], str]) -> None:
-    """A text is a vector: its numbers have no neighbours for a convolution to see, or for a crop to keep together."""
-    serving: dict[str, tuple[str, str]] = {}
-    if config.model.stem.kind != "vector":
-        serving["model.stem.kind"] = config.model.stem.kind, "vector"
-    for name, recipe in {"augment": config.augment, "readout.augment": config.readout.augment}.items():
-        if recipe is not None and recipes[recipe] != Recipe():
-            serving[name] = recipe, "none"
-    if serving:
-        dataset = sources.find(config.data)
-        if isinstance(dataset, TextFolder):
-            dataset.require()
-        wrong = " and ".join(f"{name} {value}" for name, (value, _) in serving.items())
-        raise ConfigError(
-            f"{config.data} has texts, which a run reads as vectors, and only images take {wrong}: choose a preset for "
-            f"texts (goodness presets text) with {as_typed({'data': config.data})}, or "
-            f"{as_typed({name: value for name, (_, value) in serving.items()})}"
-        )
-
-
-def _refuse_pictures_recipe(config: Config) -> None:
-    recipe = config.readout.augment
-    if recipe is not None and recipes[recipe] != Recipe():
-        raise ConfigError(
-            f"{config.data} has texts, and only images take readout.augment {recipe}: --readout.augment none serves"
-        )
-
-
-def _refuse_attention_to_pixels(config: Config, data: ImageData) -> None:
-    block, channels = config.model.block, data.shape[0]
-    if config.model.stem.kind == "pixels" and isinstance(block, Hybrid) and channels % (4 * block.heads):
-        raise ConfigError(
-            f"model.stem.kind pixels makes a token of {channels} numbers of every pixel of {data.name}, whatever "
-            f"model.width is, and the attention of a hybrid block needs a multiple of {4 * block.heads} (four times "
-            "model.block.heads): take --model.stem.kind conv, or --model.block conv-stages"
-        )
-
-
-def _refuse_blocks_without_a_turn(config: Config, data: ImageData) -> None:
-    """Under `optim.freeze` every block has a share of the steps; with fewer steps than blocks some have none."""
-    steps = config.epochs * (len(data.train) // min(config.batch, len(data.train)))
-    blocks, freeze = config.model.blocks, config.optim.freeze
-    windows = [learning_window(depth, blocks, steps, freeze) for depth in range(blocks)]
-    idle = [str(depth) for depth, (begin, end) in enumerate(windows) if begin >= end]
-    if idle:
-        raise ConfigError(
-            f"optim.freeze {freeze} divides {steps} steps among {blocks} blocks, and block {', '.join(idle)} would "
-            "never learn: train for more --epochs, with a smaller --batch, or with fewer --model.blocks"
-        )
-
-
-def _refuse_a_readout_too_large(config: Config, network: Network, device: torch.device) -> None:
-    """Weights, gradients and AdamW's two moments must at least fit; told before a folder is made."""
-    wanted = config.readout
-    advice = "take a smaller --readout.width (1536 is the paper's diagram, 320 makes one million parameters)"
-    try:
-        with torch.device("meta"):
-            head = AttentiveReadout(feature_count(network), wanted.width, wanted.heads)
-    except (RuntimeError, OverflowError) as trouble:
-        raise ConfigError(f"readout.width {wanted.width} cannot be built ({trouble}); {advice}") from trouble
-    numbers = sum(parameter.numel() for parameter in head.parameters())
-    needed, there = 4 * 4 * numbers, memory_of(device)
-    if there is not None and needed > there:
-        raise ConfigError(
-            f"readout.width {wanted.width} makes {numbers:,} parameters, which take {readable_size(needed)} to train, "
-            f"and {device} has {readable_size(there)}; {advice}"
-        )
-
-
-def _require_optional_packages(config: Config) -> None:
-    if config.keep.tensorboard:
-        from goodness.report.tensorboard import summary_writer
-
-        summary_writer()
-
-
 def suitable_threads(config: Config, data: ImageData) -> int:
     """One where tensors are so small that threads wait for each other more than they work; else what torch has."""
     with torch.device("meta"):
@@ -520,7 +374,7 @@ def _stage(folder: RunFolder, config: Config, data: ImageData, **how: Any) -> Lo
     """What a run's folder and configuration ask for."""
     if is_readout(folder.path):
         network = frozen_backbone(Run(folder.path), how["device"])
-        _refuse_other_data(network, data)
+        refuse_other_data(network, data)
         return Stage2(config, data, folder, network=network, **how)
     return (Backprop if config.trainer == "backprop" else Stage1)(config, data, folder, **how)
 

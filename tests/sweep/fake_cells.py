@@ -11,10 +11,10 @@ import numpy as np
 
 from goodness import api
 from goodness.config import to_dict
+from goodness.data.images import fingerprint
 from goodness.durable import append_line, write_json
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.plan import make_cells
-from goodness.training.loop import fingerprint
 from goodness.training.run import RunFolder, versions
 
 BLOBS = {"data": "blobs", "epochs": 4}

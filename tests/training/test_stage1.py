@@ -13,13 +13,12 @@ import torch
 
 import goodness
 from goodness.api import load_data
-from goodness.data.images import ImageData
+from goodness.data.images import ImageData, fingerprint
 from goodness.errors import UserError
 from goodness.predict import block_goodness_by_label
 from goodness.runs import Run
 from goodness.tensor_file import weights_sha256
 from goodness.training.checkpoint import Checkpoints
-from goodness.training.loop import fingerprint
 from goodness.training.run import RunFolder
 from goodness.training.stage1 import Stage1, build_network
 from goodness.training.step import Stepper

@@ -84,7 +84,7 @@ def test_the_network_is_tried_on_one_thread(tmp_path: Path, monkeypatch: pytest.
         raise ConfigError("too large")
 
     before = torch.get_num_threads()
-    monkeypatch.setattr(api, "_refuse_what_cannot_be_built", refuse)
+    monkeypatch.setattr(api, "refuse_what_cannot_be_built", refuse)
     torch.set_num_threads(2)
     try:
         with pytest.raises(ConfigError):

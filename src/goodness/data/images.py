@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import torch
@@ -72,3 +73,12 @@ def hold_out(split: Split, count: int, seed: int = 42) -> tuple[Split, Split]:
 
 def _take(split: Split, rows: Tensor) -> Split:
     return Split(images=split.images[rows], labels=split.labels[rows], indices=split.indices[rows])
+
+
+def fingerprint(data: ImageData) -> str:
+    """A hash of all images and labels in their order and splits."""
+    digest = hashlib.sha256()
+    every = [(part.images, part.labels, part.indices) for part in (data.train, data.val, data.test)]
+    for tensor in (tensor for part in every for tensor in part):
+        digest.update(tensor.cpu().contiguous().numpy().data if tensor.numel() else b"")
+    return digest.hexdigest()

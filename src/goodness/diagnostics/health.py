@@ -51,7 +51,8 @@ def health(
     on `device`. A network needs `data`, is used where it lies, and without a `config` is judged as one of purely local
     losses with beta = 4. A `Split` is taken as it is; `split` then is its name only.
     """
-    from goodness import api  # which may itself offer this function one day
+    from goodness import api  # which itself makes use of this module
+    from goodness.refusals import refuse_other_data
 
     if isinstance(run_or_network, Network):
         network, config = run_or_network, config or Config()
@@ -63,7 +64,7 @@ def health(
         if data is None:
             data = api.load_data(run.config, api._remembered_data_dir(run.path))
         if isinstance(data, ImageData):
-            api._refuse_other_data(network, data)
+            refuse_other_data(network, data)
     rows, names = _rows(network, data, split, tta)
     dtype = choose_dtype(network.mean.device)[0]
     with api.prepared(network.mean.device, config.deterministic):

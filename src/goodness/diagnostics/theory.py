@@ -45,7 +45,7 @@ from goodness.predict import block_goodness, chunk_sizes
 if TYPE_CHECKING:
     import os
 
-    from goodness.runs import Run
+from goodness.runs import Run
 
 MEASURABLE = 1e-280
 """Gradients shorter than this lose digits to underflow and are told from nothing: they are not judged."""
@@ -113,6 +113,7 @@ def theory_of_run(
     The device takes the goodness under all labels; gradients are float64 on the CPU wherever that is.
     """
     from goodness import api
+    from goodness.refusals import refuse_other_data
     from goodness.training.run import choose_device
 
     if run.stage == "s2":
@@ -124,7 +125,7 @@ def theory_of_run(
     config, chosen = run.config, choose_device(device)
     network = run.network(device=str(chosen))
     data = api.load_data(config, data_dir or api._remembered_data_dir(run.path))
-    api._refuse_other_data(network, data, run)
+    refuse_other_data(network, data, run)
     rows = data.split(split)
     if not len(rows):
         raise UserError(f"{data.name} has no {split} split here")

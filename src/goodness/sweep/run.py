@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from goodness import api
+from goodness.data.images import fingerprint
 from goodness.durable import copy_contents, sync_folder
 from goodness.errors import UserError
 from goodness.home import from_home
@@ -36,7 +37,7 @@ from goodness.sweep.sharing import Fixed, Measured, Seen, Slots
 from goodness.sweep.state import Standing, make_ready, record_failure, refuse_another, set_aside, standing
 from goodness.sweep.tables import RESULTS, write_results
 from goodness.training.lock import acquire, release
-from goodness.training.loop import Interrupted, fingerprint
+from goodness.training.loop import Interrupted
 from goodness.training.run import choose_device, versions
 from goodness.training.signals import StopRequest
 

@@ -15,8 +15,9 @@ from goodness.local.routing import RouterTerm, routing_of
 from goodness.model.stripped import StrippedNetwork
 from goodness.precision import autocast
 from goodness.predict import class_scores
+from goodness.training.classifier import ClassifierLoop
 from goodness.training.draws import key
-from goodness.training.loop import ClassifierLoop, Listener, Plan, on_device, require_learnable, under
+from goodness.training.loop import Listener, Plan, on_device, require_learnable, under
 from goodness.training.modes import kind_of
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import WholeAverage, learning_rate, make_recordable, optimiser, set_learning_rate

@@ -6,7 +6,6 @@ must survive a kill is here.
 
 from __future__ import annotations
 
-import hashlib
 import shlex
 import time
 from collections.abc import Callable, Hashable, Iterator
@@ -18,17 +17,17 @@ from torch import Tensor, nn
 
 from goodness.config import Config, from_dict, to_dict
 from goodness.data.augment import augment, compiled_augment, recipes, uniforms_needed
-from goodness.data.images import ImageData, Split
+from goodness.data.images import ImageData, Split, fingerprint
 from goodness.diagnostics.margins import TOP5_CLASSES, top_k_accuracy
 from goodness.durable import append_line, truncate_lines, write_json
 from goodness.errors import RunError, UserError
 from goodness.tensor_file import weights_sha256
 from goodness.training.checkpoint import flatten_state, unflatten_state
 from goodness.training.draws import Draws, epoch_order
-from goodness.training.finite import Guard, refuse_non_finite_total
+from goodness.training.finite import Guard
 from goodness.training.modes import compiles, replays
 from goodness.training.moment import Measured, Moment
-from goodness.training.optim import clip, gradient_norm, restore_state, state_of
+from goodness.training.optim import restore_state, state_of
 from goodness.training.replay import Recorder
 from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
@@ -453,57 +452,10 @@ class Loop:
         return isinstance(line.get("epoch"), int) and line["epoch"] < self.position.epoch
 
 
-class ClassifierLoop(Loop):
-    """A stage whose module gives class scores at once, with no blocks to tell apart: these are what is read of images.
-
-    It has one optimiser, over `learning`.
-    """
-
-    learning: list[nn.Parameter]
-
-    def learn(self, loss: Tensor, accuracy: Tensor, clip_at: float, moment: Moment) -> list[Measured]:
-        """One step down this loss's gradient; what the step says."""
-        loss.backward()
-        return self.descend(loss, accuracy, clip_at, moment)
-
-    def descend(self, loss: Tensor, accuracy: Tensor, clip_at: float, moment: Moment) -> list[Measured]:
-        """One step down the gradient that is there, which is this loss's; what the step says."""
-        norm = gradient_norm(self.learning)
-        refuse_non_finite_total(loss.detach(), norm, moment, self.guard)
-        clip(self.learning, norm, clip_at)
-        self.optimisers[0].step()
-        values = torch.stack([loss.detach().float(), accuracy.float(), norm.detach().float()])
-        return [(("loss", "accuracy", "grad_norm"), values)]
-
-    def train_line(self, means: list[dict[str, float]]) -> dict[str, Any]:
-        return dict(means[0])
-
-    def assess(self, split: str) -> dict[str, Any]:
-        part = self.data.split(split)
-        row = self._row(self.readings(part.images), part)
-        return {"accuracy": row["top1"], "n": row["n"]} | ({"top5": row["top5"]} if "top5" in row else {})
-
-    def examine(self, readings: Tensor, part: Split, split: str) -> tuple[Tensor, list[dict[str, Any]], Any]:
-        return readings, [self._row(readings, part)], None
-
-    def _row(self, scores: Tensor, part: Split) -> dict[str, Any]:
-        self.require_finite(scores, "a class score")
-        return accuracy_row(scores, part.labels.cpu(), self.config.model.blocks)
-
-
 def on_device(network: N, device: torch.device) -> N:
     """The network on the device, in the layout that its convolutions are fast in."""
     network = network.to(device)
     return network.to(memory_format=torch.channels_last) if device.type == "cuda" else network  # type: ignore[call-overload]
-
-
-def fingerprint(data: ImageData) -> str:
-    """A hash of all images and labels in their order and splits."""
-    digest = hashlib.sha256()
-    every = [(part.images, part.labels, part.indices) for part in (data.train, data.val, data.test)]
-    for tensor in (tensor for part in every for tensor in part):
-        digest.update(tensor.cpu().contiguous().numpy().data if tensor.numel() else b"")
-    return digest.hexdigest()
 
 
 def require_learnable(data: ImageData) -> None:

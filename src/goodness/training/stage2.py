@@ -27,8 +27,9 @@ from goodness.predict import (
     readout_scores,
 )
 from goodness.runs import Run
+from goodness.training.classifier import ClassifierLoop
 from goodness.training.draws import key
-from goodness.training.loop import ClassifierLoop, Listener, Plan, under
+from goodness.training.loop import Listener, Plan, under
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import adamw, learning_rate, set_learning_rate
 from goodness.training.run import RunFolder
