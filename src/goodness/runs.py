@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shlex
 from dataclasses import dataclass
@@ -65,6 +66,9 @@ class Run:
         if not all(isinstance(result[name], kind) for name, kind in kinds.items()):
             raise _not_a_result(path)
         if "accuracy" not in reported or reported.get("weights") not in list(result["weights"]):
+            raise _not_a_result(path)
+        of_each = (reported, ("accuracy", "accuracy_tta")), (result, ("epochs", "seconds"))
+        if not all(_is_finite(given[name]) for given, names in of_each for name in names if name in given):
             raise _not_a_result(path)
         return result
 
@@ -176,9 +180,11 @@ class Run:
 
 def environment_of(run: Run) -> dict[str, Any]:
     """What the run's environment.json says; nothing where it has none that can be read."""
-    with contextlib.suppress(RunError):
+    with contextlib.suppress(RunError, TypeError):  # of lives that are no list
         facts = read_json(run.path / "environment.json")
-        return facts if isinstance(facts, dict) else {}
+        lives = [facts, *facts.get("resumed", [])] if isinstance(facts, dict) else [None]
+        is_whole = all(isinstance(life, dict) and isinstance(life.get("data", {}), dict) for life in lives)
+        return facts if is_whole else {}
     return {}
 
 
@@ -222,6 +228,10 @@ def about_backbone(path: Path) -> dict[str, str]:
     if not isinstance(known, dict) or not all(isinstance(known.get(key), str) for key in keys):
         raise RunError(f"{file} is not what a readout writes (an object with {', '.join(keys)}); {again}")
     return known
+
+
+def _is_finite(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _not_a_result(path: Path) -> RunError:

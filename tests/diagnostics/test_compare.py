@@ -12,6 +12,7 @@ import pytest
 
 import goodness
 from goodness.diagnostics.compare import compare
+from goodness.durable import read_json, write_json
 from goodness.runs import Run
 from goodness.training.run import RunFolder
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
@@ -129,3 +130,12 @@ def test_the_same_seed_twice_counts_once(runs: dict[str, Run], tmp_path: Path) -
     found = compare([runs["gamma0-dense 1"], twin, runs["lcff-dense 1"]])
     assert any("is there already" in line for line in found["missing"])
     assert found["pairs"][0]["n"] == len(labels(twin))
+
+
+def test_what_stage_2_was_to_follow_does_not_tell_runs_of_stage_1_apart(runs: dict[str, Run], tmp_path: Path) -> None:
+    other = copied(runs["gamma0-dense 2"], tmp_path / "other")
+    path = other.path / "config.json"
+    config = read_json(path)
+    write_json(path, {**config, "readout": {**config["readout"], "lr": 0.5}})
+    found = compare([runs["gamma0-dense 1"], other])
+    assert [group["seeds"] for group in found["groups"]] == [[1, 2]]

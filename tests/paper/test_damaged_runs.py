@@ -14,7 +14,7 @@ from made_up_runs import made_up
 
 from goodness.cli import main
 from goodness.paper.findings import findings
-from goodness.paper.measured import in_training, separation
+from goodness.paper.measured import in_training, margins, mined_anew, separation
 from goodness.paper.pool import Pool
 from goodness.paper.publish import publish
 from goodness.runs import Run
@@ -115,3 +115,37 @@ def test_a_damaged_report_of_health_is_called_that(
     told = capsys.readouterr()
     assert "damaged" in told.err
     assert not told.out
+
+
+NOT_FINITE: dict[str, Damage] = {
+    "result.json": lambda found: found.update(seconds=math.nan),
+    "health.json": lambda found: found["blocks"][1].update(sep_stream=math.nan),
+    "environment.json": lambda found: found.update(cores=math.inf),
+}
+
+
+@pytest.mark.parametrize("name", [*NOT_FINITE, "metrics.jsonl"])
+def test_a_run_with_a_number_that_is_not_finite_is_left_out_and_the_others_are_published(
+    name: str, copied: Pool, tmp_path: Path
+) -> None:
+    run = copied.path / copied.cell("lcff", 42).folder_name / "run"
+    if name == "metrics.jsonl":
+        METRICS["not finite"](run)
+    else:
+        of_file(name, NOT_FINITE[name])(run)
+    made = publish([copied.path], tmp_path / "published", figures=False)
+    assert ("lcff", 42) not in made.runs
+    assert list(made.left_out) == [copied.cell("lcff", 42).folder_name]
+    assert len(made.runs) == 4
+    for path in (tmp_path / "published").rglob("*.json*"):
+        assert "NaN" not in path.read_text()
+
+
+@pytest.mark.parametrize("damage", [fewer_blocks, lambda found: found["blocks"][1].pop("sep_stream"), no_blocks])
+def test_margins_of_a_damaged_report_are_none(damage: Damage, copied: Pool) -> None:
+    run = copied.run("lcff", 42)
+    assert run is not None
+    assert len(mined_anew(run)) == 4
+    of_file("health.json", damage)(run.path)
+    assert mined_anew(run) == []
+    assert margins([run]) is mined_anew

@@ -137,7 +137,7 @@ def test_a_figure_of_half_the_runs_says_what_is_missing(label: str, pool: Pool) 
     if label in ("hnm_ksweep", "component_ablation", "aspect_ema_ablation"):
         wanted = ("cp-fair", *(name for name in wanted if name != "cp-fair"))
     if label == "tinyimagenet_crossdata":  # about Tiny ImageNet: not drawn without it
-        with pytest.raises(UserError, match="goodness train tiny-gamma0"):
+        with pytest.raises(UserError, match=r"\(tiny-gamma0\): goodness reproduce fig:tiny"):
             draw(figures[label], {"gamma0": pool["gamma0"]})
         wanted = ("tiny-gamma0", "gamma0")
     half = wanted[: max(1, len(wanted) // 2)]
@@ -153,7 +153,7 @@ def test_a_figure_of_half_the_runs_says_what_is_missing(label: str, pool: Pool) 
 def test_a_figure_without_runs_says_what_to_train(label: str, tmp_path: Path) -> None:
     unfinished = Run(tmp_path)
     for runs in ({}, {name: {1: unfinished} for name in figures[label].presets}):
-        with pytest.raises(UserError, match=rf"figure '{label}'.*goodness train "):
+        with pytest.raises(UserError, match=rf"figure '{label}'.*goodness reproduce fig:{label}"):
             figures[label].draw(runs)
 
 
@@ -198,7 +198,7 @@ def test_a_variant_has_one_colour_in_every_figure_whichever_others_are_there(poo
 
 def test_a_spectrum_of_kappa_is_not_drawn_without_a_gate(pool: Pool) -> None:
     for label, size in (("kappa_spectrum", "d128"), ("kappa_spectrum_L8", "l8")):
-        with pytest.raises(UserError, match=f"whose κ this figure is about.* goodness train {size}-gated-t1-k0"):
+        with pytest.raises(UserError, match=f"whose κ this figure is about.*{size}-gated-t1-k0.* fig:{label}"):
             figures[label].draw({f"{size}-cumulative": pool[f"{size}-cumulative"]})
 
 

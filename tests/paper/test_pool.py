@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from goodness.durable import read_json, write_json
 from goodness.errors import UserError
@@ -220,6 +221,16 @@ def test_a_stage_2_of_other_settings_is_read_by_nothing_and_its_stage_1_is_the_s
     assert pool.runs("gamma0", readout=True).keys() == {123}
     assert "readout.lr 0.5, not 0.001" in pool.look("gamma0", 42, readout=True).why
     assert pool.counted({("gamma0", 42): True, ("gamma0", 123): True}) == "1 of 2 runs, 1 more without Stage 2"
+
+
+def test_stages_2_of_two_versions_are_not_read_together(copied: Pool) -> None:
+    spoil(place(copied, "gamma0", 42) / "readout" / "environment.json", torch="1.0")
+    pool = again(copied)
+    assert [run.readout for run in pool.runs("gamma0").values()] == [None, None]
+    assert pool.runs("gamma0", [123])[123].readout is not None
+    assert f"torch: {torch.__version__} then 1.0 and" in pool.trouble("gamma0", [42, 123], readout=True)
+    accepted = again(copied, mixed_versions=True)
+    assert all(run.readout is not None for run in accepted.runs("gamma0").values())
 
 
 class OfWider(PaperTable):

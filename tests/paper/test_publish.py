@@ -426,6 +426,29 @@ def test_a_second_stage_of_earlier_settings_is_named_and_its_first_is_read(copie
     assert not (out / name / "run" / "readout").exists()
 
 
+def test_a_difference_that_no_option_accepts_is_not_said_to_be_accepted(copied: Pool, tmp_path: Path) -> None:
+    spoil(place(copied, "gamma0", 42) / "environment.json", dtype="bfloat16")
+    with pytest.raises(UserError, match=r"dtype: bfloat16.*\); publish them in another folder"):
+        publish([copied.path], tmp_path / "out", figures=False)
+
+
+def test_a_second_stage_of_earlier_settings_is_not_taken_with_its_first(copied: Pool, tmp_path: Path) -> None:
+    from goodness.paper.reproduce import reproduce
+
+    out, name = tmp_path / "out", copied.cell("gamma0", 42).folder_name
+    publish([copied.path], out, figures=False)
+    earlier = {**read_json(out / name / "run" / "config.json")["readout"], "lr": 0.5}
+    for stage in ("run", "run/readout"):
+        spoil(out / name / stage / "config.json", readout=earlier)
+    pool = Pool.at("tiny", tmp_path / "new")
+    reproduce(["tab:gamma_sweep"], pool, seeds=[42], device="cpu", published=[out])
+    assert (pool.path / name / "run" / "published.json").is_file()
+    assert not (pool.path / name / "run" / "readout").exists()
+    made = reproduce(["tab:gamma0_multiseed"], pool, seeds=[42], device="cpu", published=[out])
+    assert made.failed == {}
+    assert Run(pool.path / name / "run" / "readout").config.readout.lr == 1e-3
+
+
 def test_what_is_not_finished_is_left_out_and_named(copied: Pool, tmp_path: Path) -> None:
     (place(copied, "cp-fair", 42) / "result.json").unlink()
     made = publish([copied.path], tmp_path / "out", figures=False)

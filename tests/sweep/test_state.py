@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -9,7 +11,7 @@ from typing import Any
 import pytest
 from fake_cells import begin, cells, finish
 
-from goodness.durable import write_json
+from goodness.durable import read_json, write_json
 from goodness.errors import UserError
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.state import make_ready, record_failure, refuse_another, standing
@@ -159,6 +161,58 @@ def test_stage_1_is_the_same_whatever_stage_2_is_asked_for(tmp_path: Path) -> No
     refuse_another(alone, tmp_path, versions(), None)
     with pytest.raises(UserError, match=r"readout\.lr 0\.001, not 0\.5.*\(rm -r \S*/run/readout\)"):
         refuse_another(other, tmp_path, versions(), None)
+
+
+def test_a_stage_1_in_the_place_of_stage_2_is_refused(tmp_path: Path) -> None:
+    (cell,) = cells(7, readout=True)
+    for readout in (False, True):
+        finish(cell, tmp_path, readout=readout)
+    write_json(tmp_path / "run/readout/config.json", {**read_json(tmp_path / "run/readout/config.json"), "stage": "s1"})
+    with pytest.raises(UserError, match="stage s1, not s2"):
+        refuse_another(cell, tmp_path, versions(), None)
+
+
+@pytest.mark.parametrize("line", ["{}", "5", '{"epoch": "x", "seconds": 1.0}', '{"epoch": 2}', '{"epoch": 1, "sec'])
+def test_a_line_that_is_no_epoch_counts_for_nothing(line: str, tmp_path: Path) -> None:
+    (cell,) = cells(7)
+    folder = begin(cell, tmp_path)
+    with open(folder.metrics_path, "a") as file:
+        file.write(line + "\n")
+    found = standing(cell, tmp_path)
+    assert (found.state, found.epoch, found.accuracy, found.seconds) == ("stopped", 1, 0.25, 2.0)
+
+
+@pytest.mark.parametrize("damage", [{"seconds": None}, {"epochs": "x"}, {"seconds": float("inf")}])
+def test_a_result_with_what_is_no_number_is_not_done_and_says_so(damage: dict[str, Any], tmp_path: Path) -> None:
+    (cell,) = cells(7)
+    finish(cell, tmp_path)
+    path = tmp_path / "run" / "result.json"
+    path.write_text(json.dumps({**read_json(path), **damage}))
+    found = standing(cell, tmp_path)
+    assert (found.state, "result.json is not what a run writes" in found.error) == ("stopped", True)
+
+
+def test_a_finished_stage_2_that_lost_its_settings_is_set_aside_like_a_broken_link(tmp_path: Path) -> None:
+    (cell,) = cells(7, readout=True)
+    for readout in (False, True):
+        finish(cell, tmp_path, readout=readout)
+    (tmp_path / "run" / "readout" / "config.json").unlink()
+    assert standing(cell, tmp_path).state == "stopped"
+    for _ in range(2):
+        write_json(tmp_path / "failed.json", {"error": "x"})
+        make_ready(tmp_path)
+        assert not os.path.lexists(tmp_path / "run" / "readout")
+        (tmp_path / "run" / "readout").symlink_to(tmp_path / "nowhere")
+    assert (tmp_path / "failed-1" / "result.json").is_file()
+    assert (tmp_path / "failed-2").is_symlink()
+
+
+@pytest.mark.parametrize("damage", [{"resumed": 5}, {"resumed": [5]}, {"data": 5}])
+def test_an_environment_that_is_none_is_as_good_as_missing(damage: dict[str, Any], tmp_path: Path) -> None:
+    (cell,) = cells(7)
+    finish(cell, tmp_path, **damage)
+    with pytest.raises(UserError, match=r"no environment\.json"):
+        refuse_another(cell, tmp_path, versions(), None)
 
 
 def test_a_finished_run_that_does_not_say_how_it_was_made_is_refused(tmp_path: Path) -> None:

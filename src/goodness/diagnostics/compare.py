@@ -8,12 +8,12 @@ prediction-stability bound (Prop. prediction_stability) is from the disagreement
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from goodness.config import Config, differences, override, rule_name
+from goodness.config import Config, Readout, differences, override, rule_name
 from goodness.errors import RunError, UserError
 from goodness.runs import Run
 from goodness.stats import best_stability_bound, mean_and_std, paired_bootstrap
@@ -62,7 +62,7 @@ def _groups(runs: list[Run]) -> dict[str, list[Run]]:
     """Runs by name of their group: the preset and data, and where several have these, the settings they differ in."""
     seen: list[tuple[Any, str, list[Run]]] = []
     for run in runs:
-        alike = override(run.config, {"seed": 0}), run.stage
+        alike = _settings(run), run.stage
         for known, _, members in seen:
             if known == alike:
                 members.append(run)
@@ -79,6 +79,12 @@ def _groups(runs: list[Run]) -> dict[str, list[Run]]:
             name = name if name not in groups else f"{name} #{place + 1}"
         groups[name] = members
     return groups
+
+
+def _settings(run: Run) -> Config:
+    """What makes two runs the same but for the seed; of a Stage 1 not what Stage 2 was to follow."""
+    config = override(run.config, {"seed": 0})
+    return config if run.stage == "s2" else replace(config, readout=Readout())
 
 
 def _apart(config: Config, others: list[Config]) -> list[str]:

@@ -91,10 +91,10 @@ def cells(pool: Pool, needs: Needs) -> list[Cell]:
     return [replace(cell, theory=(cell.preset, cell.seed) in checked) for cell in pool.cells(needs)]
 
 
-def draw(figure: Extra, pool: Pool, folder: Path) -> list[Path]:
+def draw(figure: Extra, pool: Pool, folder: Path, seeds: Sequence[int] | None = None) -> list[Path]:
     """Write a figure as PNG, SVG and PDF."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = figure.of(pool)
+    drawn = figure.of(pool, seeds)
     paths = [folder / f"{figure.name}.{end}" for end in FORMATS]
     for path in paths:
         drawn.savefig(path)

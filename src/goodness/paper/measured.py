@@ -103,7 +103,8 @@ def margins(runs: Iterable[Run]) -> Callable[[Run], list[float]]:
 def mined_anew(run: Run) -> list[float]:
     """What each block separates on test images against a wrong label that it mines itself, as in training; empty where
     a block lacks it."""
-    return numbers(health(run).get("blocks"), "sep_stream")
+    found = numbers(health(run).get("blocks"), "sep_stream")
+    return found if len(found) == len(blocks(run)) else []
 
 
 def _is_older(run: Run) -> bool:

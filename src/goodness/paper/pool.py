@@ -31,6 +31,10 @@ def default_pool(scale: str) -> Path:
     return Path("runs") / "paper" / scale
 
 
+NO_STAGE_2 = "no Stage 2 yet"
+"""Why a run is not used whose Stage 1 alone is finished."""
+
+
 class Stage1Alone(Run):
     """A run beside which a Stage 2 lies that is not the one asked for, or not finished: as if there were none."""
 
@@ -91,7 +95,7 @@ class Pool:
             return Found(Stage1Alone(folder.run.path) if is_refused else folder.run)
         words = {"waiting": "not run", "stopped": "stopped, not finished"}
         if readout and result.trouble == "stopped" and self._row(preset, [seed], False).cells[0].scores:
-            return Found(None, "no Stage 2 yet")
+            return Found(None, NO_STAGE_2)
         return Found(None, words.get(result.trouble, result.trouble))
 
     def run(self, preset: str, seed: int, readout: bool = False) -> Run | None:
@@ -105,7 +109,10 @@ class Pool:
         if not wanted or self.trouble(preset, wanted, readout):
             return {}
         found = {seed: self.run(preset, seed, readout) for seed in wanted}
-        return {seed: run for seed, run in found.items() if run is not None}
+        runs = {seed: run for seed, run in found.items() if run is not None}
+        if self.trouble(preset, wanted, readout=True):  # each is right, and they do not belong together
+            return {seed: Stage1Alone(run.path) for seed, run in runs.items()}
+        return runs
 
     def trouble(self, preset: str, seeds: Iterable[int], readout: bool = False) -> str:
         """Why the runs of these seeds cannot be averaged; empty where they can."""

@@ -26,6 +26,7 @@ from goodness.paper.scales import SCALES, Scale
 from goodness.presets import presets
 from goodness.runs import Run, about_backbone, environment_of
 from goodness.sweep.cell import CellFolder
+from goodness.sweep.collect import VERSIONS
 from goodness.sweep.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.sweep.published import PUBLISHED, about_publication, is_published
 from goodness.sweep.theory import THEORY, examples_kept, has_theory
@@ -212,14 +213,16 @@ def flaw(run: Run) -> str:
         lines = run.metrics
         if len(lines) != epochs:
             return f"its metrics.jsonl has {len(lines)} of {epochs} epochs"
-        reduced.metrics(lines)
+        written = [reduced.metrics(lines), run.result, reduced.environment(environment_of(run))]
         if run.stage == "s1":
-            reduced.health(read_json(folder.health_path))
+            written.append(reduced.health(read_json(folder.health_path)))
+        written += [reduced.theory(read_json(run.path / THEORY))] if has_theory(run) else []
+        json.dumps(written, allow_nan=False)
         read_predicted(run)
     except (RunError, UserError, OSError) as trouble:
         return str(trouble)
     except (AttributeError, KeyError, TypeError, ValueError, IndexError):
-        return f"metrics.jsonl or health.json in {run.path} is damaged"
+        return f"a file in {run.path} is damaged: it has what no run writes, or a number that is not finite"
     return ""
 
 
@@ -282,7 +285,8 @@ def _refuse_what_does_not_belong_together(pool: Pool) -> None:
         seeds = pool.seeds(preset)
         trouble = pool.trouble(preset, seeds) or pool.trouble(preset, seeds, readout=True)
         if trouble:
-            accept = "accept it with --mixed-versions, or " if not pool.mixed_versions else ""
+            is_version = all(part.partition(":")[0] in VERSIONS for part in trouble.split("; "))
+            accept = "accept it with --mixed-versions, or " if is_version and not pool.mixed_versions else ""
             raise UserError(
                 f"the runs of {preset} are not of one kind ({trouble}); {accept}publish them in another folder"
             )

@@ -16,7 +16,7 @@ from goodness.paper.extras import Extra, draw, to_check
 from goodness.paper.filled import Filled, fill
 from goodness.paper.judged import Judged, judge_all, write_findings
 from goodness.paper.names import named
-from goodness.paper.pool import Need, Needs, Pool, refuse_two_trainings
+from goodness.paper.pool import NO_STAGE_2, Need, Needs, Pool, refuse_two_trainings
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import write_table
 from goodness.sweep.cell import CellFolder
@@ -220,7 +220,7 @@ def _what_it_lacks(publication: Pool, need: Need, readout: bool, checked: Collec
     folder = publication.path / publication.cell(*need).folder_name
     seen = publication.look(*need, readout)
     if seen.run is None:
-        return "it has no Stage 2" if readout and publication.run(*need) is not None else seen.why
+        return "it has no Stage 2" if seen.why == NO_STAGE_2 else seen.why
     if not (folder / "cell.json").is_file() or not is_published(folder / "run"):
         return "it is no published run: files are missing"
     return "it has no check of the theorems" if need in checked and not has_theory(seen.run) else ""
@@ -236,7 +236,7 @@ def write(asked: Plan, pool: Pool, seeds: Sequence[int] | None = None) -> Reprod
     undrawn: dict[str, str] = {}
     for figure in asked.figures:
         try:
-            files += draw(figure, pool, pool.path / FIGURES)
+            files += draw(figure, pool, pool.path / FIGURES, seeds)
         except (UserError, RunError) as trouble:
             undrawn[figure.name] = str(trouble)
     judged = judge_all(pool, seeds) if asked.findings else []

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +28,9 @@ SCORES = {
     "s2_tta": "Stage 2 with TTA",
 }
 """What is averaged, and how tables call it. A backpropagation control's own accuracy stands under s1."""
-_VERSIONS = ("goodness", "torch", "source")
+VERSIONS = ("goodness", "torch", "source")
+HASH = re.compile(r"\b[0-9a-f]{64}\b")
+"""Of which a reader sees the first letters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,8 +126,8 @@ def _row(members: list[Cell], folder: Path, mixed_versions: bool) -> Row:
     for key in dict.fromkeys(key for each in facts for key in each):
         values = list(dict.fromkeys(str(each.get(key)) for each in facts))
         if len(values) > 1:
-            words = f"{key}: {' and '.join(value[:12] for value in values)}"
-            (notes if mixed_versions and key in _VERSIONS else trouble).append(words)
+            words = f"{key}: {' and '.join(HASH.sub(lambda found: found[0][:12], value) for value in values)}"
+            (notes if mixed_versions and key in VERSIONS else trouble).append(words)
     return Row(
         name=first.group,
         preset=first.preset,
@@ -156,7 +159,7 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
     scores: dict[str, float] = {}
     facts: dict[str, Any] = {}
     for stage, run in {"s1": place.run, **runs}.items():
-        wrong = difference(cell, run, None, None)
+        wrong = difference(cell, run, None, None, stage)
         if wrong:
             raise UserError(f"{run.path} holds a run with {wrong}")
         result, environment = run.result, environment_of(run)
@@ -165,7 +168,7 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
         if "accuracy_tta" in reported:
             scores[f"{stage}_tta"] = reported["accuracy_tta"]
         lives = [environment, *environment.get("resumed", [])]
-        for name in (*_VERSIONS, "dtype"):
+        for name in (*VERSIONS, "dtype"):
             seen = dict.fromkeys(str(life.get(name)) for life in lives)
             facts[name] = " then ".join(dict.fromkeys([*_parts(facts.get(name)), *seen]))
         facts["data"] = environment["data"].get("sha256")

@@ -16,7 +16,7 @@ from typing import Any
 from goodness import api
 from goodness.data.images import fingerprint
 from goodness.durable import copy_contents, sync_folder
-from goodness.errors import UserError
+from goodness.errors import RunError, UserError
 from goodness.home import from_home
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Results, collect
@@ -34,7 +34,15 @@ from goodness.sweep.plan import (
 from goodness.sweep.progress import Place, Snapshot
 from goodness.sweep.published import is_published
 from goodness.sweep.sharing import Fixed, Measured, Seen, Slots
-from goodness.sweep.state import Standing, make_ready, record_failure, refuse_another, set_aside, standing
+from goodness.sweep.state import (
+    Standing,
+    difference,
+    make_ready,
+    record_failure,
+    refuse_another,
+    set_aside,
+    standing,
+)
 from goodness.sweep.tables import RESULTS, write_results
 from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted
@@ -175,12 +183,14 @@ def _take_over(
         shutil.rmtree(folder / f".{cell.folder_name}{COMING}", ignore_errors=True)
     if finished:
         plan.write(folder)
+    asked = {cell.folder_name: cell for cell in cells}
     for name, source in finished.items():
         path = folder / name
         if (path / "run").exists() and name not in lacking:  # begun here
             continue
         coming = folder / f".{name}{COMING}"
         copy_contents(source, coming)
+        _leave_out_another_stage_2(asked[name], coming)
         if path.exists():
             _exchange(path, coming)
         else:
@@ -188,6 +198,18 @@ def _take_over(
         sync_folder(folder)
     for name in set(lacking) - set(finished):
         set_aside(folder / name, CellFolder(folder / name).run)
+
+
+def _leave_out_another_stage_2(cell: Cell, coming: Path) -> None:
+    """A Stage 2 that was not asked for is copied along with its run, but not one of other settings: it would be in the
+    way of the right one."""
+    readout = CellFolder(coming).readout
+    if "s2" in cell.stages or not readout.path.is_dir():
+        return
+    with contextlib.suppress(UserError, RunError):
+        if not difference(dataclasses.replace(cell, readout=True), readout, None, None, "s2"):
+            return
+    shutil.rmtree(readout.path)
 
 
 def _exchange(path: Path, coming: Path) -> None:

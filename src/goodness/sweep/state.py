@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shlex
 import signal
 from collections.abc import Iterator, Mapping
@@ -60,11 +61,12 @@ def refuse_another(
     A Stage 2 that is not asked for may be whatever it is.
     """
     folder = CellFolder(path)
-    asked = [(folder.run, path), *([(folder.readout, folder.readout.path)] if "s2" in cell.stages else [])]
-    for run, removed in asked:
+    asked = [("s1", folder.run, path)]
+    asked += [("s2", folder.readout, folder.readout.path)] if "s2" in cell.stages else []
+    for stage, run, removed in asked:
         if not (run.path / "config.json").is_file():
             continue
-        trouble = difference(cell, run, versions, data)
+        trouble = difference(cell, run, versions, data, stage)
         if trouble:
             instead = instead or f"choose another --out, or remove it (rm -r {shlex.quote(str(removed))})"
             raise UserError(
@@ -78,13 +80,15 @@ VERSION = "another version: "
 """How the difference begins that --mixed-versions accepts."""
 
 
-def difference(cell: Cell, run: Run, versions: Mapping[str, Any] | None, data: str | None) -> str:
-    """The first thing in which a run is not what the cell asks for, in words; empty where there is none.
+def difference(cell: Cell, run: Run, versions: Mapping[str, Any] | None, data: str | None, stage: str = "s1") -> str:
+    """The first thing in which a run is not the stage that the cell asks for, in words; empty where there is none.
 
     Whatever Stage 2 is to follow, Stage 1 is the same: its settings for it do not count.
     """
     changed = differences(cell.config, load_config(run.path))
-    if run.stage != "s2":
+    if (run.stage == "s2") != (stage == "s2"):
+        return f"stage {run.stage}, not {stage}"
+    if stage != "s2":
         changed = {name: values for name, values in changed.items() if not name.startswith(STAGE_2)}
     if changed:
         name, (old, new) = next(iter(changed.items()))
@@ -129,7 +133,7 @@ def make_ready(path: Path) -> None:
     folder = CellFolder(path)
     if folder.failed_path.is_file():
         broken = folder.readout if _is_whole(folder.run) else folder.run
-        if broken.path.exists() and not _can_go_on(broken):
+        if os.path.lexists(broken.path) and not _can_go_on(broken):
             set_aside(path, broken)
         folder.failed_path.unlink()
         sync_folder(path)
@@ -178,27 +182,33 @@ def _progress(run: Run) -> tuple[int, float | None, float, bool]:
     for line in _last_records(run.path / "metrics.jsonl"):
         if not epoch:
             epoch, seconds = line["epoch"] + 1, line["seconds"]
-        if "val" in line:
-            accuracy = line["val"]["accuracy"]
+        if isinstance(line.get("val"), dict):
+            accuracy = line["val"].get("accuracy")
             break
     return epoch, accuracy, seconds, False
 
 
 def _last_records(path: Path) -> Iterator[dict[str, Any]]:
-    """The records of a file that may be growing, the last one first; what is torn is left out."""
+    """The records of a file that may be growing, the last one first; what is torn, or no record, is left out."""
     try:
         lines = path.read_bytes().splitlines()
     except OSError:
         return
     for raw in reversed(lines):
         with contextlib.suppress(ValueError):
-            yield json.loads(raw)
+            found = json.loads(raw)
+            if (
+                isinstance(found, dict)
+                and isinstance(found.get("epoch"), int)
+                and isinstance(found.get("seconds"), float)
+            ):
+                yield found
 
 
 def _is_whole(run: Run) -> bool:
-    """Finished, with a result that can be read."""
+    """Finished, with a result that can be read, and still a run."""
     with contextlib.suppress(UserError, RunError):
-        return bool(run.is_finished and run.result)
+        return bool(run.is_finished and (run.path / "config.json").is_file() and run.result)
     return False
 
 

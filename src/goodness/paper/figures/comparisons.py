@@ -256,7 +256,10 @@ def _paper_scores(names: Sequence[str]) -> list[float]:
 
 
 @paper_figure(
-    "tinyimagenet_perseed", "Tiny ImageNet: both stages, with and without TTA, seed by seed.", ("tiny-gamma0",)
+    "tinyimagenet_perseed",
+    "Tiny ImageNet: both stages, with and without TTA, seed by seed.",
+    ("tiny-gamma0",),
+    readout=True,
 )
 def tinyimagenet_perseed(sheet: Sheet) -> None:
     axes = sheet.panels(f"{sheet.data_of('tiny-gamma0')}: how far apart are the seeds?", size=(7.8, 4.4))[0]

@@ -75,6 +75,8 @@ class PaperFigure:
     draw: Callable[[Runs], Figure]
     theory: bool = False
     """Whether it shows gradients, which the check of the theorems has, of one seed."""
+    readout: bool = False
+    """Whether it shows Stage 2."""
 
 
 figures: dict[str, PaperFigure] = {}
@@ -82,7 +84,7 @@ figures: dict[str, PaperFigure] = {}
 
 
 def paper_figure(
-    label: str, about: str, presets: Sequence[str], *, theory: bool = False
+    label: str, about: str, presets: Sequence[str], *, theory: bool = False, readout: bool = False
 ) -> Callable[[Callable[[Sheet], None]], None]:
     """Decorator: the function draws on a sheet that has the finished runs of these presets."""
 
@@ -99,7 +101,9 @@ def paper_figure(
             except ImportError as trouble:
                 raise UserError(f"a figure needs {trouble.name}: pip install 'goodness[plots]'") from None
 
-        figures[label] = PaperFigure(about=about, presets=tuple(presets), draw=draw_if_possible, theory=theory)
+        figures[label] = PaperFigure(
+            about=about, presets=tuple(presets), draw=draw_if_possible, theory=theory, readout=readout
+        )
 
     return register
 
@@ -123,8 +127,8 @@ class Sheet:
         self.figure: Any = None
         if not self.runs:
             raise UserError(
-                f"figure '{label}' has no finished run to draw; train some of its presets, for instance: "
-                + " && ".join(f"goodness train {name}" for name in presets[:2])
+                f"figure '{label}' has no finished run to draw; train those of its presets "
+                f"({', '.join(presets)}): goodness reproduce fig:{label}"
             )
 
     @property
@@ -147,8 +151,8 @@ class Sheet:
         """Refuse where the runs at hand lack what the figure shows."""
         if not found:
             raise UserError(
-                f"figure '{self.label}': {', '.join(self.presets)} have no {what}; train some of its other presets, "
-                f"for instance: goodness train {(self.missing or self.presets)[0]}"
+                f"figure '{self.label}': {', '.join(self.presets)} have no {what}; train its other presets "
+                f"({', '.join(self.missing or self.presets)}): goodness reproduce fig:{self.label}"
             )
 
     def panels(
