@@ -17,7 +17,7 @@ import stat
 from collections.abc import Callable
 from io import FileIO
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeGuard
 
 from goodness.errors import RunError, UserError
 
@@ -324,3 +324,10 @@ def _cannot_write(path: Path, trouble: OSError, needed: int | None) -> RunError:
         f"could not write {path}: {reason} ({', '.join(size for size in sizes if size) or 'sizes unknown'}). "
         f"What was there before is untouched; {advice}."
     )
+
+
+def is_number(value: Any) -> TypeGuard[float]:
+    """Whether what a file holds is a number, and a finite one."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value) if isinstance(value, float) else abs(value) < 10**300

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import shlex
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from goodness.config import Config, from_dict
-from goodness.durable import read_json, read_lines
+from goodness.durable import is_number, read_json, read_lines
 from goodness.errors import ConfigError, RunError, UserError
 from goodness.model.network import Network
 from goodness.model.readout import AttentiveReadout
@@ -67,8 +66,7 @@ class Run:
             raise _not_a_result(path)
         if "accuracy" not in reported or reported.get("weights") not in list(result["weights"]):
             raise _not_a_result(path)
-        of_each = (reported, ("accuracy", "accuracy_tta")), (result, ("epochs", "seconds"))
-        if not all(_is_finite(given[name]) for given, names in of_each for name in names if name in given):
+        if not all(is_number(reported[name]) for name in ("accuracy", "accuracy_tta") if name in reported):
             raise _not_a_result(path)
         return result
 
@@ -228,10 +226,6 @@ def about_backbone(path: Path) -> dict[str, str]:
     if not isinstance(known, dict) or not all(isinstance(known.get(key), str) for key in keys):
         raise RunError(f"{file} is not what a readout writes (an object with {', '.join(keys)}); {again}")
     return known
-
-
-def _is_finite(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def _not_a_result(path: Path) -> RunError:

@@ -421,7 +421,8 @@ def test_a_second_stage_of_earlier_settings_is_named_and_its_first_is_read(copie
     other = Run(out / copied.cell("gamma0", 123).folder_name / "run" / "readout")
     assert row.split(" | ")[6] == f"{100 * other.accuracy:.2f} (1)"  # of seed 123 alone
     made = publish([tmp_path / "new"], out, figures=False)
-    assert (made.earlier, made.removed) == ((), (f"{name}/run/readout",))
+    assert (made.earlier, list(made.removed)) == ((), [f"{name}/run/readout"])
+    assert "readout.lr 0.5, not 0.001" in made.removed[f"{name}/run/readout"]
     assert "readout.lr 0.5, not 0.001" in made.left_out[f"{name}, Stage 2"]
     assert not (out / name / "run" / "readout").exists()
 

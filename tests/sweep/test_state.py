@@ -182,14 +182,31 @@ def test_a_line_that_is_no_epoch_counts_for_nothing(line: str, tmp_path: Path) -
     assert (found.state, found.epoch, found.accuracy, found.seconds) == ("stopped", 1, 0.25, 2.0)
 
 
-@pytest.mark.parametrize("damage", [{"seconds": None}, {"epochs": "x"}, {"seconds": float("inf")}])
-def test_a_result_with_what_is_no_number_is_not_done_and_says_so(damage: dict[str, Any], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "damage", [{"seconds": None}, {"epochs": "x"}, {"seconds": float("inf")}, {"seconds": 10**400}]
+)
+def test_a_result_without_its_length_is_a_result(damage: dict[str, Any], tmp_path: Path) -> None:
     (cell,) = cells(7)
     finish(cell, tmp_path)
     path = tmp_path / "run" / "result.json"
     path.write_text(json.dumps({**read_json(path), **damage}))
     found = standing(cell, tmp_path)
-    assert (found.state, "result.json is not what a run writes" in found.error) == ("stopped", True)
+    assert found.state == "done"
+    assert (found.seconds == 0.0) == ("seconds" in damage)
+    assert (found.epoch == 0) == ("epochs" in damage)
+
+
+@pytest.mark.parametrize("value", ["x", None, float("nan"), True])
+def test_a_result_whose_accuracy_is_no_number_is_not_done_and_says_so(value: object, tmp_path: Path) -> None:
+    (alone,), (cell,) = cells(7), cells(7, readout=True)
+    for readout in (False, True):
+        finish(cell, tmp_path, readout=readout)
+    path = tmp_path / "run" / "readout" / "result.json"
+    result = read_json(path)
+    path.write_text(json.dumps({**result, "reported": {**result["reported"], "accuracy": value}}))
+    found = standing(cell, tmp_path)
+    assert (found.state, "readout/result.json is not what a run writes" in found.error) == ("stopped", True)
+    assert standing(alone, tmp_path).error == ""
 
 
 def test_a_finished_stage_2_that_lost_its_settings_is_set_aside_like_a_broken_link(tmp_path: Path) -> None:
@@ -198,13 +215,14 @@ def test_a_finished_stage_2_that_lost_its_settings_is_set_aside_like_a_broken_li
         finish(cell, tmp_path, readout=readout)
     (tmp_path / "run" / "readout" / "config.json").unlink()
     assert standing(cell, tmp_path).state == "stopped"
-    for _ in range(2):
+    for _ in range(3):
         write_json(tmp_path / "failed.json", {"error": "x"})
         make_ready(tmp_path)
         assert not os.path.lexists(tmp_path / "run" / "readout")
         (tmp_path / "run" / "readout").symlink_to(tmp_path / "nowhere")
     assert (tmp_path / "failed-1" / "result.json").is_file()
     assert (tmp_path / "failed-2").is_symlink()
+    assert (tmp_path / "failed-3").is_symlink()
 
 
 @pytest.mark.parametrize("damage", [{"resumed": 5}, {"resumed": [5]}, {"data": 5}])

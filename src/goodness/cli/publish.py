@@ -42,7 +42,7 @@ def publish_command(arguments: list[str]) -> int:
         runs = {name: [{"preset": preset, "seed": seed} for preset, seed in getattr(made, name)] for name in names}
         about = {"folder": str(args.out), "scale": made.scale, "bytes": made.size}
         others = {"left_out": dict(made.left_out), "earlier": list(made.earlier), "replaced": dict(made.replaced)}
-        others["removed"] = list(made.removed)
+        others["removed"] = dict(made.removed)
         print_json({**about, **runs, **others})
         return 0
     kept = f", {len(made.kept)} kept from before" if made.kept else ""
@@ -55,8 +55,8 @@ def publish_command(arguments: list[str]) -> int:
     for name, gone in made.replaced.items():
         gone = f", and {gone} gone with it" if gone else ""
         err.print(f"replaced: {name} is another training now{gone}", markup=False, soft_wrap=True)
-    for name in made.removed:
-        err.print(f"removed: {name}, a Stage 2 of earlier settings", markup=False, soft_wrap=True)
+    for name, why in made.removed.items():
+        err.print(f"removed: {name} ({why})", markup=False, soft_wrap=True)
     for name, why in made.left_out.items():
         err.print(f"left out: {name} ({why})", markup=False, soft_wrap=True)
     for name in made.earlier:

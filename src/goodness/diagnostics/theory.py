@@ -45,7 +45,7 @@ from goodness.predict import block_goodness, chunk_sizes
 if TYPE_CHECKING:
     import os
 
-from goodness.runs import Run
+    from goodness.runs import Run
 
 MEASURABLE = 1e-280
 """Gradients shorter than this lose digits to underflow and are told from nothing: they are not judged."""

@@ -328,14 +328,22 @@ def of_table(label: str) -> list[Contradiction]:
     return list(dict.fromkeys(one for one, place in cited if place is not None and place[0] == label))
 
 
+def in_a_line(one: Contradiction) -> str:
+    """For the foot of a table: what is said, without the places."""
+    said_of_it = " / ".join(dict.fromkeys(_says(statement) for statement in one.statements))
+    return f"Contradiction *{one.name}*, {one.what}: {said_of_it}. We take: {one.ours}"
+
+
 def as_page() -> str:
     """All of them as a page of Markdown."""
+    cited = sum(one.kind == "cited" for one in CONTRADICTIONS)
     intro = (
-        f"Where the paper says two things: {len(CONTRADICTIONS)} places, found when its numbers were entered and its "
-        "system was built. Each statement has its place: a table's label with row and column, or a section's, figure's "
-        "or equation's label. What we take is in the last column; `goodness paper TABLE` names those of a table."
+        f"Where the paper says two things ({len(CONTRADICTIONS) - cited} places), or another thing than the work that "
+        f"it cites ({cited}), found when its numbers were entered and its system was built. Each statement has its "
+        "place: a table's label with row and column, or a section's, figure's or equation's label. What we take is in "
+        "the last column; `goodness paper TABLE` names those of a table."
     )
-    lines = ["# Where the paper contradicts itself", "", intro]
+    lines = ["# Where the paper contradicts itself, or what it cites", "", intro]
     for kind, heading in HEADINGS.items():
         lines += ["", f"## {heading}", "", "| of what | the paper says | we take |", "|---|---|---|"]
         for one in (one for one in CONTRADICTIONS if one.kind == kind):
@@ -346,6 +354,9 @@ def as_page() -> str:
 
 def _statement(one: Statement) -> str:
     """`91.36: tab:multiseed, 42, S1 (TTA)`."""
-    if one.cell is None:
-        return f"{one.says}: {one.where}"
-    return f"{cell(*one.cell).printed}: tab:{', '.join(one.cell)}"
+    place = one.where if one.cell is None else f"tab:{', '.join(one.cell)}"
+    return f"{_says(one)}: {place}"
+
+
+def _says(one: Statement) -> str:
+    return str(one.says) if one.cell is None else cell(*one.cell).printed

@@ -29,6 +29,8 @@ class Judged:
     needs: dict[Need, bool]
     missing: dict[Need, bool]
     verdict: Verdict
+    seeds: Sequence[int] | None = None
+    """Those asked for; None takes all."""
 
     @property
     def done(self) -> int:
@@ -37,7 +39,7 @@ class Judged:
     @property
     def make(self) -> str:
         """The command that trains what is missing."""
-        return f"goodness reproduce finding:{self.finding.name} {self.pool.options()}"
+        return f"goodness reproduce finding:{self.finding.name} {self.pool.options(self.seeds)}"
 
 
 def judge(finding: Extra, pool: Pool, seeds: Sequence[int] | None = None) -> Judged:
@@ -47,7 +49,7 @@ def judge(finding: Extra, pool: Pool, seeds: Sequence[int] | None = None) -> Jud
         verdict = finding.of(pool, seeds)
     except RunError as trouble:
         verdict = not_to_be_told(str(trouble))
-    return Judged(finding, pool, needs, pool.missing(needs), verdict)
+    return Judged(finding, pool, needs, pool.missing(needs), verdict, seeds)
 
 
 def judge_all(pool: Pool, seeds: Sequence[int] | None = None) -> list[Judged]:
@@ -83,6 +85,12 @@ def lines(judged: Judged) -> list[str]:
     told = [f"Finding {one.name}: {one.about}", f"In the paper: {one.where}", f"Rule: {one.rule}", "Runs:"]
     for (preset, seed), readout in judged.needs.items():
         told.append(f"  {preset}, seed {seed}: {pool.look(preset, seed, readout).why or 'done'}")
+    for preset in one.presets:
+        wanted = judged.seeds or pool.seeds(preset)
+        if wanted and (trouble := pool.trouble(preset, wanted, one.readout)):
+            told.append(
+                f"  {preset}: not read, its runs are not of one kind ({trouble}); --mixed-versions accepts versions"
+            )
     left = f"; the rest: {judged.make}" if judged.missing else ""
     told += [f"{judged.done} of {len(judged.needs)} runs done{left}", f"Verdict: {verdict.outcome}"]
     told.append(verdict.sentence)

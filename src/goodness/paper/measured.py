@@ -10,10 +10,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from goodness.durable import read_json
+from goodness.durable import is_number, read_json
 from goodness.errors import RunError, UserError
 from goodness.presets import presets
-from goodness.report.words import is_number
 from goodness.runs import Run, load_config
 from goodness.sweep.predicted import Predicted, read_predicted
 from goodness.sweep.theory import THEORY, has_theory
@@ -110,7 +109,9 @@ def mined_anew(run: Run) -> list[float]:
 def _is_older(run: Run) -> bool:
     """Whether a run was made before that was measured; a damaged report of one that was is another thing."""
     found = health(run).get("blocks")
-    return isinstance(found, list) and not any("sep_stream" in block for block in found if isinstance(block, Mapping))
+    if not isinstance(found, list) or len(found) != len(blocks(run)) or not found:
+        return False
+    return all(isinstance(block, Mapping) and "sep_stream" not in block for block in found)
 
 
 def goodness(run: Run) -> list[float]:

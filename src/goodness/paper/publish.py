@@ -11,13 +11,13 @@ import contextlib
 import hashlib
 import json
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from goodness.durable import copy_contents, read_json, remove_tree
-from goodness.errors import RunError, UserError
+from goodness.errors import DAMAGE, RunError, UserError
 from goodness.paper import reduced
 from goodness.paper.exchange import BUILDING, alone_with, beside, is_free, put_in_place
 from goodness.paper.pool import Need, Pool, Stage1Alone, refuse_two_trainings, stage_2, weights
@@ -64,8 +64,8 @@ class Published:
     they stay, read by nothing."""
     replaced: Mapping[str, str] = field(default_factory=dict)
     """Folders published before that gave way to another training, and what they had that it has not."""
-    removed: tuple[str, ...] = ()
-    """Folders of a Stage 2 of earlier settings whose run was published again, and which went with that."""
+    removed: Mapping[str, str] = field(default_factory=dict)
+    """Folders of a published Stage 2 that went when its run was published again without it, and why."""
 
     @property
     def size(self) -> int:
@@ -122,10 +122,10 @@ def _publish(
         building.mkdir(exist_ok=True)
         before = Pool(out, gathered.scale, mixed_versions)
         replaced = _replaced(before, gathered)
-        removed = tuple(_readout_of(before, need) for need in gathered.where if _has_another_stage_2(before, need))
         for need, having in gathered.where.items():
             old = before.run(*need)
             _publish_cell([*having, before] if old is not None and not flaw(old) else having, need, building)
+        removed = _removed(before, building, [need for need in gathered.where if need not in replaced])
         _write(building / PUBLISHED, {"scale": gathered.scale.name, "mixed_versions": mixed_versions})
         whole = Pool(building, gathered.scale, mixed_versions)
         _refuse_what_does_not_belong_together(whole)
@@ -137,24 +137,42 @@ def _publish(
         remove_tree(building)
     kept = tuple(need for need in needs if need not in gathered.where)
     return Published(
-        out, gathered.scale.name, tuple(gathered.where), kept, gathered.left_out, tuple(earlier), replaced, removed
+        out,
+        gathered.scale.name,
+        tuple(gathered.where),
+        kept,
+        gathered.left_out,
+        tuple(earlier),
+        {before.cell(*need).folder_name: gone for need, gone in replaced.items()},
+        removed,
     )
 
 
 # Which runs
 
 
-def _replaced(before: Pool, gathered: _Gathered) -> dict[str, str]:
-    """Published runs that give way to another training of theirs, and what goes with them, by folder."""
+def _removed(before: Pool, now: Path, needs: Iterable[Need]) -> dict[str, str]:
+    """Folders of a Stage 2 that were there before and are not any more, and why."""
     found: dict[str, str] = {}
+    for need in needs:
+        name = _readout_of(before, need)
+        if (before.path / name / "config.json").is_file() and not (now / name / "config.json").is_file():
+            found[name] = _flaw_of_stage_2(before, need)
+    return found
+
+
+def _replaced(before: Pool, gathered: _Gathered) -> dict[Need, str]:
+    """Published runs that give way to another training of theirs, and what goes with them."""
+    found: dict[Need, str] = {}
     for need, pools in gathered.where.items():
         old, new = before.run(*need), pools[0].run(*need)
         if old is None or new is None or weights(old) == weights(new):
             continue
-        gone = ["its Stage 2"] if stage_2(before, need) and not any(stage_2(pool, need) for pool in pools) else []
-        if has_theory(old) and not any(has_theory(run) for pool in pools if (run := pool.run(*need))):
+        has_next = any((second := stage_2(pool, need)) and not flaw(second) for pool in pools)
+        gone = ["its Stage 2"] if stage_2(before, need) and not has_next else []
+        if has_theory(old) and not any(_checked(run) for pool in pools if (run := pool.run(*need))):
             gone.append("its check of the theorems")
-        found[before.cell(*need).folder_name] = " and ".join(gone)
+        found[need] = " and ".join(gone)
     return found
 
 
@@ -193,6 +211,8 @@ def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) 
             continue
         if why := _flaw_of_stage_2(pool, need):
             left_out[f"{name}, Stage 2"] = why
+        if here.run is not None and has_theory(here.run) and not _checked(here.run):
+            left_out[f"{name}, check of the theorems"] = f"{here.run.path / THEORY} is damaged"
         others = gathered.where.setdefault(need, [])
         for other in others:
             refuse_two_trainings(other, pool, need)
@@ -213,17 +233,35 @@ def flaw(run: Run) -> str:
         lines = run.metrics
         if len(lines) != epochs:
             return f"its metrics.jsonl has {len(lines)} of {epochs} epochs"
-        written = [reduced.metrics(lines), run.result, reduced.environment(environment_of(run))]
+        parts: dict[Path, Callable[[], Any]] = {
+            folder.metrics_path: lambda: reduced.metrics(lines),
+            folder.result_path: lambda: run.result,
+            folder.environment_path: lambda: reduced.environment(environment_of(run)),
+        }
         if run.stage == "s1":
-            written.append(reduced.health(read_json(folder.health_path)))
-        written += [reduced.theory(read_json(run.path / THEORY))] if has_theory(run) else []
-        json.dumps(written, allow_nan=False)
+            parts[folder.health_path] = lambda: reduced.health(read_json(folder.health_path))
+        for path, part in parts.items():
+            if not _can_be_written(part):
+                return f"{path} is damaged: it has what no run writes, or a number that is not finite"
         read_predicted(run)
     except (RunError, UserError, OSError) as trouble:
         return str(trouble)
-    except (AttributeError, KeyError, TypeError, ValueError, IndexError):
-        return f"a file in {run.path} is damaged: it has what no run writes, or a number that is not finite"
+    except DAMAGE:
+        return f"a file in {run.path} is damaged"
     return ""
+
+
+def _can_be_written(part: Callable[[], Any]) -> bool:
+    try:
+        json.dumps(part(), allow_nan=False)
+    except DAMAGE:
+        return False
+    return True
+
+
+def _checked(run: Run) -> bool:
+    """Whether a run keeps a check of the theorems, and a sound one."""
+    return has_theory(run) and _can_be_written(lambda: reduced.theory(read_json(run.path / THEORY)))
 
 
 def _flaw_of_stage_2(pool: Pool, need: Need) -> str:
@@ -309,7 +347,7 @@ def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
     runs = [(pool, run) for pool in pools if (run := pool.run(*need)) is not None]
     first = runs[0][1]
     same = [(pool, run) for pool, run in runs if weights(run) == weights(first)]
-    checked = max((run for _, run in same), key=examples_kept)  # the first of equals
+    checked = max((run for _, run in same if _checked(run)), key=examples_kept, default=None)  # the first of equals
     readout = next((found for pool, _ in same if (found := stage_2(pool, need)) and not flaw(found)), None)
     cell = pools[0].cell(*need, readout=readout is not None)
     place = CellFolder(target / cell.folder_name)
@@ -318,7 +356,7 @@ def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
     if CellFolder(first.path.parent).shared_path.exists():
         place.mark_shared()
     _publish_run(first, place.run.path)
-    if has_theory(checked):
+    if checked is not None:
         _write(place.run.path / THEORY, reduced.theory(read_json(checked.path / THEORY)), indent=None)
     if readout is not None:
         _publish_run(readout, place.readout.path)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from goodness.durable import write_durably
-from goodness.paper.contradictions import of_table
+from goodness.paper.contradictions import in_a_line, of_table
 from goodness.paper.filled import CITED, DERIVED, NO_SINGLE_RUN, Filled, Ours, is_near
 from goodness.paper.numbers import Cell
 from goodness.paper.readers import NOT_OURS, measured_where
@@ -82,9 +82,7 @@ def remarks(filled: Filled) -> list[str]:
     """What a reader of the table must know."""
     scale, table = filled.pool.scale, filled.table
     told = []
-    twice = [
-        f"The paper says two things of {one.what} ({one.name}). We take: {one.ours}" for one in of_table(table.label)
-    ]
+    twice = [in_a_line(one) for one in of_table(table.label)]
     if table.without:
         return [f"No runs of ours: {table.without}.", *twice]
     told.append(f"Ours: mean ± standard deviation (runs), at the scale '{scale.name}' ({scale.about}).")

@@ -6,9 +6,10 @@ import itertools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from goodness.durable import is_number
 from goodness.report.ink import COOL, WARM, WORKS, marker_of, room_for_accuracies, whole_numbers
 from goodness.report.inline_svg import MARKERS, PAPER, about, add_legend, add_series, in_house_style, new_figure
-from goodness.report.words import is_number, listed, number
+from goodness.report.words import listed, number
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

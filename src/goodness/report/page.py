@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from goodness.config import differences
-from goodness.durable import write_durably
+from goodness.durable import is_number, write_durably
 from goodness.errors import UserError
 from goodness.report import page_figures as figures_of
 from goodness.report.across_figures import depth_figure, kappa_figure
@@ -33,7 +33,7 @@ from goodness.report.page_words import (
     time_in_words,
 )
 from goodness.report.run_data import TABLES, alone_of, attempt, run_data
-from goodness.report.words import is_number, number, part_of, slug
+from goodness.report.words import number, part_of, slug
 from goodness.runs import Run
 
 if TYPE_CHECKING:

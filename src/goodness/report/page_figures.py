@@ -8,6 +8,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from goodness.diagnostics.block_health import COLLAPSED
+from goodness.durable import is_number
 from goodness.report.ink import (
     DEAD,
     RIDES,
@@ -20,7 +21,7 @@ from goodness.report.ink import (
     whole_numbers,
 )
 from goodness.report.inline_svg import MARKERS, about, add_legend, add_series, in_house_style, new_figure
-from goodness.report.words import SMALLEST, is_number, kept_in_words, named_blocks, number, percent, short
+from goodness.report.words import SMALLEST, kept_in_words, named_blocks, number, percent, short
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from goodness.report.words import is_number, named_blocks, number, part_of, what_later_blocks_cost
+from goodness.durable import is_number
+from goodness.report.words import named_blocks, number, part_of, what_later_blocks_cost
 
 ABOUT_AS_ACCURATE = 0.02
 """Accuracies that differ by less than this do not tell a riding network from a working one."""

@@ -20,10 +20,10 @@ from goodness.config import from_dict, to_dict
 from goodness.diagnostics import health as diagnosis
 from goodness.diagnostics.block_health import ATTENUATED, COLLAPSED, VANISHED, evenly
 from goodness.diagnostics.margins import worst_margin
-from goodness.durable import read_json, read_lines
+from goodness.durable import is_number, read_json, read_lines
 from goodness.errors import RunError, UserError
 from goodness.report.page_words import STAGES, rule_in_words, share_in_words
-from goodness.report.words import is_number, part_of
+from goodness.report.words import part_of
 from goodness.runs import Run, is_readout
 from goodness.sweep.predicted import read_predicted
 from goodness.sweep.published import is_published

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeGuard
+from typing import Any
 
 from goodness.report.theory_figure import in_words
 
 SMALLEST = 1e-12
 """Where the attenuation axis ends: whatever is below is drawn on its edge."""
-
-
-def is_number(value: Any) -> TypeGuard[float]:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return math.isfinite(value) if isinstance(value, float) else abs(value) < 10**300
 
 
 def number(value: float) -> str:

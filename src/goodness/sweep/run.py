@@ -190,7 +190,7 @@ def _take_over(
             continue
         coming = folder / f".{name}{COMING}"
         copy_contents(source, coming)
-        _leave_out_another_stage_2(asked[name], coming)
+        _leave_out_another_stage_2(asked[name], coming, accepted, data.get(_data_key(asked[name])))
         if path.exists():
             _exchange(path, coming)
         else:
@@ -200,14 +200,14 @@ def _take_over(
         set_aside(folder / name, CellFolder(folder / name).run)
 
 
-def _leave_out_another_stage_2(cell: Cell, coming: Path) -> None:
-    """A Stage 2 that was not asked for is copied along with its run, but not one of other settings: it would be in the
-    way of the right one."""
+def _leave_out_another_stage_2(cell: Cell, coming: Path, accepted: Mapping[str, Any] | None, data: str | None) -> None:
+    """A Stage 2 that was not asked for is copied along with its run, but not one that would be refused later: it would
+    be in the way of the right one."""
     readout = CellFolder(coming).readout
     if "s2" in cell.stages or not readout.path.is_dir():
         return
     with contextlib.suppress(UserError, RunError):
-        if not difference(dataclasses.replace(cell, readout=True), readout, None, None, "s2"):
+        if not difference(dataclasses.replace(cell, readout=True), readout, accepted, data, "s2"):
             return
     shutil.rmtree(readout.path)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from goodness.config import STAGE_2, differences
-from goodness.durable import read_json, sync_folder, write_json
+from goodness.durable import is_number, read_json, sync_folder, write_json
 from goodness.errors import RunError, UserError
 from goodness.runs import Run, environment_of, load_config
 from goodness.sweep.cell import Cell, CellFolder
@@ -48,7 +48,7 @@ def standing(cell: Cell, path: Path) -> Standing:
         done, seen, spent, is_finished = _progress(run)
         epoch, accuracy, seconds = epoch + done, accuracy if seen is None else seen, seconds + spent
         is_done = is_done and is_finished
-    state, error = _state(folder, is_done)
+    state, error = _state(folder, is_done, [stages[name] for name in cell.stages])
     return Standing(state=state, epoch=epoch, epochs=cell.epochs, accuracy=accuracy, seconds=seconds, error=error)
 
 
@@ -95,7 +95,7 @@ def difference(cell: Cell, run: Run, versions: Mapping[str, Any] | None, data: s
         return f"{name} {old}, not {new}"
     facts = environment_of(run)
     if not facts and run.is_finished:
-        return "no environment.json, which says how it was made"
+        return "no environment.json that can be read, which says how it was made"
     for life in (facts, *facts.get("resumed", [])) if facts else ():
         for name, wanted in (versions or {}).items():
             if life.get(name) != wanted:
@@ -142,14 +142,14 @@ def make_ready(path: Path) -> None:
 def set_aside(path: Path, run: Run) -> None:
     """Give a run of this cell that cannot be gone on with another name."""
     number = 1
-    while (aside := path / f"failed-{number}").exists():
+    while os.path.lexists(aside := path / f"failed-{number}"):
         number += 1
     run.path.rename(aside)
     CellFolder(path).shared_path.unlink(missing_ok=True)  # the next may have the device to itself
     sync_folder(path)
 
 
-def _state(folder: CellFolder, is_done: bool) -> tuple[State, str]:
+def _state(folder: CellFolder, is_done: bool, stages: list[Run]) -> tuple[State, str]:
     if is_done:
         return "done", ""
     locks = (folder.lock_path, folder.run.path / LOCK, folder.readout.path / LOCK)
@@ -160,12 +160,12 @@ def _state(folder: CellFolder, is_done: bool) -> tuple[State, str]:
         with contextlib.suppress(RunError, TypeError, KeyError):
             error = str(read_json(folder.failed_path)["error"])
         return "failed", error
-    return ("stopped" if (folder.run.path / "config.json").is_file() else "waiting"), _damage(folder)
+    return ("stopped" if (folder.run.path / "config.json").is_file() else "waiting"), _damage(stages)
 
 
-def _damage(folder: CellFolder) -> str:
+def _damage(stages: list[Run]) -> str:
     """What is wrong with the result of a finished stage; empty where there is none or nothing is."""
-    for run in (folder.run, folder.readout):
+    for run in stages:
         try:
             _ = run.result if run.is_finished else None
         except (UserError, RunError) as trouble:
@@ -177,13 +177,15 @@ def _progress(run: Run) -> tuple[int, float | None, float, bool]:
     """Epochs done, accuracy, seconds, and whether it is finished."""
     if _is_whole(run):
         result = run.result
-        return result.get("epochs", 0), result["reported"]["accuracy"], result.get("seconds", 0.0), True
+        epochs, seconds = (result.get(name) for name in ("epochs", "seconds"))
+        counted = epochs if isinstance(epochs, int) else 0
+        return counted, result["reported"]["accuracy"], seconds if is_number(seconds) else 0.0, True
     epoch, accuracy, seconds = 0, None, 0.0
     for line in _last_records(run.path / "metrics.jsonl"):
         if not epoch:
             epoch, seconds = line["epoch"] + 1, line["seconds"]
-        if isinstance(line.get("val"), dict):
-            accuracy = line["val"].get("accuracy")
+        if isinstance(line.get("val"), dict) and is_number(line["val"].get("accuracy")):
+            accuracy = line["val"]["accuracy"]
             break
     return epoch, accuracy, seconds, False
 
@@ -197,11 +199,7 @@ def _last_records(path: Path) -> Iterator[dict[str, Any]]:
     for raw in reversed(lines):
         with contextlib.suppress(ValueError):
             found = json.loads(raw)
-            if (
-                isinstance(found, dict)
-                and isinstance(found.get("epoch"), int)
-                and isinstance(found.get("seconds"), float)
-            ):
+            if isinstance(found, dict) and isinstance(found.get("epoch"), int) and is_number(found.get("seconds")):
                 yield found
 
 

@@ -108,8 +108,8 @@ class Stage2(ClassifierLoop):
         if now < before - BEHIND:
             self.notice(
                 f"Stage 2 has {100 * now:.1f} % of the test images right, Stage 1 had {100 * before:.1f} %: the "
-                "readout has not learned what the blocks know. Try more epochs, or a smaller learning rate: "
-                f"--readout.epochs, --readout.lr {self.config.readout.lr / 10:g}"
+                "readout has not learned what the blocks know. Try more epochs, or a smaller learning rate, in another "
+                f"folder: goodness readout RUN --out NEW --readout.lr {self.config.readout.lr / 10:g}"
             )
 
     def evaluated(self) -> AttentiveReadout:

@@ -128,7 +128,7 @@ class Sheet:
         if not self.runs:
             raise UserError(
                 f"figure '{label}' has no finished run to draw; train those of its presets "
-                f"({', '.join(presets)}): goodness reproduce fig:{label}"
+                f"({', '.join(presets)}): goodness reproduce fig:{label}, with the --scale and --out of these runs"
             )
 
     @property
@@ -150,10 +150,9 @@ class Sheet:
     def need(self, found: Any, what: str) -> None:
         """Refuse where the runs at hand lack what the figure shows."""
         if not found:
-            raise UserError(
-                f"figure '{self.label}': {', '.join(self.presets)} have no {what}; train its other presets "
-                f"({', '.join(self.missing or self.presets)}): goodness reproduce fig:{self.label}"
-            )
+            others = f"({', '.join(self.missing)}): goodness reproduce fig:{self.label}"
+            advice = f"; train its other presets {others}, with the --scale and --out of these" if self.missing else ""
+            raise UserError(f"figure '{self.label}': {', '.join(self.presets)} have no {what}{advice}")
 
     def panels(
         self,
