@@ -97,7 +97,7 @@ def test_a_sweep_is_run_shown_and_gone_on_with(capsys: pytest.CaptureFixture[str
     assert "(n = 2)" in output
     assert "Stage 2" in output
     assert "results: runs/sweep-demo/results.md" in output
-    assert "-s1: done, test accuracy" in error
+    assert "-s1: done, Stage 2 test accuracy" in error
     assert {cell.seed for cell in Plan.read(folder).cells} == {1, 2}
     before = (folder / "results.json").read_bytes()
     code, output, error = call(capsys, "--resume", str(folder), "--json")

@@ -341,7 +341,7 @@ def as_page() -> str:
         f"Where the paper says two things ({len(CONTRADICTIONS) - cited} places), or another thing than the work that "
         f"it cites ({cited}), found when its numbers were entered and its system was built. Each statement has its "
         "place: a table's label with row and column, or a section's, figure's or equation's label. What we take is in "
-        "the last column; `goodness paper TABLE` names those of a table."
+        "the last column; `goodness paper TABLE` names those of a table, by the names in brackets."
     )
     lines = ["# Where the paper contradicts itself, or what it cites", "", intro]
     for kind, heading in HEADINGS.items():
@@ -354,7 +354,9 @@ def as_page() -> str:
 
 def _statement(one: Statement) -> str:
     """`91.36: tab:multiseed, 42, S1 (TTA)`."""
-    place = one.where if one.cell is None else f"tab:{', '.join(one.cell)}"
+    label, *cells = one.cell or ("",)
+    place = f"tab:{', '.join([label, *cells])}" if label else one.where
+    place = f"in the text, {', '.join(cells)}" if label == "in_text" else place
     return f"{_says(one)}: {place}"
 
 

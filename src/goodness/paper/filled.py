@@ -257,5 +257,5 @@ class _Filler:
         self.noted.add(run.path)
         facts = environment_of(run)
         names = f"goodness {facts.get('goodness')}, torch {facts.get('torch')}, {facts.get('dtype')}"
-        self.made_by.append(f"{data}: {names}, on {facts.get('device_name')}")
+        self.made_by.append(f"{data} were made by {names}, on {facts.get('device_name')}")
         self.sources.append(str(facts.get("source")))

@@ -134,8 +134,10 @@ def markdown(all_judged: Sequence[Judged]) -> str:
     text = [
         f"# The paper's findings at the scale `{scale.name}`",
         "",
-        "Made from the runs. `goodness paper NAME` shows one finding with its rule, its runs and every number behind "
-        "its verdict; `finding:NAME` where a table has the same name.",
+        f"Made from the runs. `goodness paper NAME --scale {scale.name} --out FOLDER`, FOLDER that of this page, shows "
+        "one finding with its rule, its runs and every number behind its verdict; `finding:NAME` where a table has the "
+        "same name. Accuracies are of Stage 1, one view, unless a line says otherwise; images of several seeds are "
+        "counted once a seed.",
         "" if scale.is_papers else "\nAt this scale the paper's numbers are not to be expected.\n",
         markdown_line(headings),
         "|" + "---|" * len(headings),

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -48,9 +48,15 @@ class Family:
 
     name: str
     presets: tuple[str, ...]
-    paper: tuple[float | None, float | None] = (None, None)
-    """Spread of the deepest separation, and of the accuracies in points."""
+    deepest: Mapping[str, float] = field(default_factory=dict)
+    """The deepest separation of each as the paper has it."""
+    apart: Mapping[tuple[str, str], float] = field(default_factory=dict)
+    """The paper's difference of two accuracies, in points, the first minus the second."""
     note: str = ""
+
+    def ratio(self, a: str, b: str) -> float | None:
+        """The paper's separations of two, one over the other."""
+        return self.deepest[a] / self.deepest[b] if {a, b} <= self.deepest.keys() else None
 
 
 def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
@@ -58,10 +64,9 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
     judged = [one for family in families if (one := _dissociation_of(runs, family)) is not None]
     if not judged:
         papers = [
-            Measured(what=f"{family.name}: {what}", paper=value)
+            Measured(what=f"{family.name}: spread of the deepest separation", paper=max(values) / min(values))
             for family in families
-            for what, value in zip(("spread of the deepest separation", "spread of accuracy, points"), family.paper)
-            if value is not None
+            if (values := list(family.deepest.values()))
         ]
         return nothing_yet([family.presets[0] for family in families], papers)
     outcomes = [one.outcome for one in judged]
@@ -93,7 +98,7 @@ def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
         is_wide = spread.low is not None and spread.low >= SPREAD
         is_narrow = spread.high is not None and spread.high < SPREAD
         details.append(
-            measured(f"{family.name}: deepest separation, {most} over {least}", spread, paper=family.paper[0])
+            measured(f"{family.name}: deepest separation, {most} over {least}", spread, paper=family.ratio(most, least))
         )
     pairs = {
         (a, b): equivalence(list(points.values()), POINT)
@@ -138,7 +143,7 @@ def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
         asides.append(f"{', '.join(thin)}: one seed, not among these extremes")
     sentence = f"{sentence[:-1]} ({'; '.join(asides)})." if asides else sentence
     what = f"{family.name}: accuracy of {most} minus that of {least}, points"
-    return told(outcome, sentence, what, found, paper=family.paper[1], details=details)
+    return told(outcome, sentence, what, found, paper=family.apart.get((most, least)), details=details)
 
 
 def _on_images(runs: Runs, a: str, b: str) -> Interval | None:

@@ -101,7 +101,7 @@ def remarks(filled: Filled) -> list[str]:
     if len(filled.sources) > 1:
         hashes = ", ".join(sorted(one[:12] for one in filled.sources))
         told.append(f"The rows were made by different source code: {hashes}.")
-    return told + [f"Made by {line}." for line in filled.made_by] + twice
+    return told + [f"Runs on {line}." for line in filled.made_by] + twice
 
 
 def markdown(filled: Filled) -> str:

@@ -113,12 +113,14 @@ def _change(place: Place, snapshot: Snapshot) -> str:
     standing, name = place.standing, place.cell.folder_name
     about = standing.state
     if standing.state == "done":
-        accuracy = "" if standing.accuracy is None else f", test accuracy {100 * standing.accuracy:.2f} %"
+        stage = "Stage 2 test accuracy" if "s2" in place.cell.stages else "test accuracy"
+        accuracy = "" if standing.accuracy is None else f", {stage} {100 * standing.accuracy:.2f} %"
         about = f"done{accuracy}, {duration(standing.seconds)}"
     elif standing.state == "failed":
         about = f"failed: {standing.error}"
     elif standing.state == "running" and name in snapshot.retried:
         about = "running again"
     elif standing.state in ("running", "stopped") and standing.epoch:
-        about = f"{standing.state}, epoch {standing.epoch} of {standing.epochs} done"
+        both = " of both stages" if "s2" in place.cell.stages else ""
+        about = f"{standing.state}, epoch {standing.epoch} of {standing.epochs}{both} done"
     return f"{name}: {about}   ({_summary(snapshot)})"
