@@ -73,7 +73,7 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
     outcome: Outcome = FAILS if FAILS in outcomes else HOLDS if HOLDS in outcomes else OPEN
     chosen = next(one for one in judged if one.outcome == outcome)
     details = tuple(row for one in judged for row in one.details)
-    sentence = " ".join(one.sentence for one in judged)
+    sentence = " ".join(one.sentence for one in sorted(judged, key=lambda one: one is not chosen))  # what decides first
     return replace(chosen, outcome=outcome, sentence=sentence, details=details)
 
 
