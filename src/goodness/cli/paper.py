@@ -96,13 +96,13 @@ def paper_command(arguments: list[str]) -> int:
     for one in (one for name in args.names for one in named(name).each()):
         asked += [one] if one not in asked else []
     if args.json:
-        print_json([_as_dict(one, pool, seeds, args) for one in asked])
+        print_json([_as_dict(one, pool, seeds) for one in asked])
         return 0
     for one in asked:
         if one.table:
             _print_table(fill(one.table, pool, seeds))
         elif one.figure:
-            _print_figure(_figure(one.figure, pool, seeds, args), pool)
+            _print_figure(_figure(one.figure, pool, seeds), pool)
         elif one.finding:
             _print_lines(judged.lines(judged.judge(one.finding, pool, seeds)))
     needs = union(part.needs(pool.scale, seeds) for one in asked for part in one)
@@ -230,17 +230,17 @@ def _standing_of_figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) 
     }
 
 
-def _as_dict(one: Named, pool: Pool, seeds: list[int] | None, args: PoolArgs) -> dict[str, Any]:
+def _as_dict(one: Named, pool: Pool, seeds: list[int] | None) -> dict[str, Any]:
     """A table, a figure or a finding, as plain JSON data."""
     if one.table:
         return as_dict(fill(one.table, pool, seeds))
     if one.figure:
-        return _figure(one.figure, pool, seeds, args)
+        return _figure(one.figure, pool, seeds)
     assert one.finding is not None, "a name means something"
     return judged.as_dict(judged.judge(one.finding, pool, seeds))
 
 
-def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None, args: PoolArgs) -> dict[str, Any]:
+def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) -> dict[str, Any]:
     """What a figure needs, where it stands, and its files where it was drawn."""
     needs = one.needs(pool.scale, seeds)
     files = [pool.path / FIGURES / f"{one.name}.{end}" for end in extras.FORMATS]

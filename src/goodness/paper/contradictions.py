@@ -354,10 +354,11 @@ def as_page() -> str:
 
 def _statement(one: Statement) -> str:
     """`91.36: tab:multiseed, 42, S1 (TTA)`."""
-    label, *cells = one.cell or ("",)
-    place = f"tab:{', '.join([label, *cells])}" if label else one.where
-    place = f"in the text, {', '.join(cells)}" if label == "in_text" else place
-    return f"{_says(one)}: {place}"
+    if one.cell is None:
+        return f"{_says(one)}: {one.where}"
+    label, row, column = one.cell
+    table = "in the text" if label == "in_text" else f"tab:{label}"
+    return f"{_says(one)}: {table}, {row}, {column}"
 
 
 def _says(one: Statement) -> str:

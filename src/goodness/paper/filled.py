@@ -7,7 +7,7 @@ none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
@@ -76,7 +76,7 @@ class Filled:
     """Versions and devices of the runs."""
     sources: Sequence[str] = ()
     """Hashes of the source code that made them: one, where all rows are of one version."""
-    margins: Callable[[Run], list[float]] = of.mined_anew
+    margins: of.ByBlock = of.mined_anew
     """How the margins of Theorem 1 were read, of all runs in the same way."""
 
     @property

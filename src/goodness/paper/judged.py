@@ -15,6 +15,7 @@ from goodness.paper.extras import Extra, findings
 from goodness.paper.pool import Need, Pool
 from goodness.paper.verdicts import Measured, Verdict, counted, not_to_be_told
 from goodness.report.words import markdown_line
+from goodness.sweep.collect import are_versions
 
 MARKDOWN, CSV = "findings.md", "findings.csv"
 """Files of the pool that hold the verdicts on all findings."""
@@ -88,9 +89,8 @@ def lines(judged: Judged) -> list[str]:
     for preset in one.presets:
         wanted = judged.seeds or pool.seeds(preset)
         if wanted and (trouble := pool.trouble(preset, wanted, one.readout)):
-            told.append(
-                f"  {preset}: not read, its runs are not of one kind ({trouble}); --mixed-versions accepts versions"
-            )
+            accept = "; --mixed-versions accepts it" if are_versions(trouble) else ""
+            told.append(f"  {preset}: not read, its runs are not of one kind ({trouble}){accept}")
     left = f"; the rest: {judged.make}" if judged.missing else ""
     told += [f"{judged.done} of {len(judged.needs)} runs done{left}", f"Verdict: {verdict.outcome}"]
     told.append(verdict.sentence)

@@ -20,6 +20,9 @@ from goodness.sweep.theory import THEORY, has_theory
 Runs: TypeAlias = Mapping[str, Mapping[int, Run]]
 """Runs by preset and seed."""
 
+ByBlock: TypeAlias = Callable[[Run], list[float]]
+"""How a measure is read of a run, block after block; empty where there is none."""
+
 
 def result(run: Run) -> dict[str, Any]:
     """result.json; empty where the run is not finished or the file is of no use."""
@@ -93,7 +96,7 @@ def deepest_separation(run: Run) -> float | None:
     return deepest(separation(run))
 
 
-def margins(runs: Iterable[Run]) -> Callable[[Run], list[float]]:
+def margins(runs: Iterable[Run]) -> ByBlock:
     """How m of Theorem 1 is read of these runs, of all in the same way: the paper's table of it is of test images.
     Where one of them is older than that measure, it is read from training."""
     return separation if any(map(_is_older, runs)) else mined_anew

@@ -26,7 +26,7 @@ from goodness.paper.scales import SCALES, Scale
 from goodness.presets import presets
 from goodness.runs import Run, about_backbone, environment_of
 from goodness.sweep.cell import CellFolder
-from goodness.sweep.collect import VERSIONS
+from goodness.sweep.collect import are_versions
 from goodness.sweep.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.sweep.published import PUBLISHED, about_publication, is_published
 from goodness.sweep.theory import THEORY, examples_kept, has_theory
@@ -323,8 +323,8 @@ def _refuse_what_does_not_belong_together(pool: Pool) -> None:
         seeds = pool.seeds(preset)
         trouble = pool.trouble(preset, seeds) or pool.trouble(preset, seeds, readout=True)
         if trouble:
-            is_version = all(part.partition(":")[0] in VERSIONS for part in trouble.split("; "))
-            accept = "accept it with --mixed-versions, or " if is_version and not pool.mixed_versions else ""
+            can_accept = are_versions(trouble) and not pool.mixed_versions
+            accept = "accept it with --mixed-versions, or " if can_accept else ""
             raise UserError(
                 f"the runs of {preset} are not of one kind ({trouble}); {accept}publish them in another folder"
             )

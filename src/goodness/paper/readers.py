@@ -51,7 +51,7 @@ NOT_OURS: Mapping[str, str] = {
 """Metrics that no run of ours can have, and why."""
 
 
-def read(run: Run, cell: Cell, margins: Callable[[Run], list[float]] = of.mined_anew) -> float:
+def read(run: Run, cell: Cell, margins: of.ByBlock = of.mined_anew) -> float:
     """Our number for a cell of the paper that names a run; `margins` is how those of Theorem 1 are read."""
     if cell.metric in MARGINS:
         return MARGINS[cell.metric](run, cell, _found(margins(run)))
@@ -63,7 +63,7 @@ def is_readable(cell: Cell) -> bool:
     return bool(cell.preset) and (cell.metric in READERS or cell.metric in MARGINS)
 
 
-def measured_where(cells: Iterable[Cell], margins: Callable[[Run], list[float]]) -> list[str]:
+def measured_where(cells: Iterable[Cell], margins: of.ByBlock) -> list[str]:
     """Where a table's numbers of blocks were measured, for its reader."""
     metrics = {cell.metric for cell in cells}
     told = []

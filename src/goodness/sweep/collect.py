@@ -33,6 +33,11 @@ HASH = re.compile(r"\b[0-9a-f]{64}\b")
 """Of which a reader sees the first letters."""
 
 
+def are_versions(trouble: str) -> bool:
+    """Whether all of what is wrong with a row, joined by semicolons, is what --mixed-versions accepts."""
+    return all(part.partition(":")[0] in VERSIONS for part in trouble.split("; "))
+
+
 @dataclass(frozen=True, kw_only=True)
 class CellResult:
     """A cell: what it found, or why that is missing."""
@@ -159,7 +164,7 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
     scores: dict[str, float] = {}
     facts: dict[str, Any] = {}
     for stage, run in {"s1": place.run, **runs}.items():
-        wrong = difference(cell, run, None, None, stage)
+        wrong = difference(cell.config, run, None, None, stage)
         if wrong:
             raise UserError(f"{run.path} holds a run with {wrong}")
         result, environment = run.result, environment_of(run)

@@ -207,7 +207,7 @@ def _leave_out_another_stage_2(cell: Cell, coming: Path, accepted: Mapping[str, 
     if "s2" in cell.stages or not readout.path.is_dir():
         return
     with contextlib.suppress(UserError, RunError):
-        if not difference(dataclasses.replace(cell, readout=True), readout, accepted, data, "s2"):
+        if not difference(cell.config, readout, accepted, data, "s2"):
             return
     shutil.rmtree(readout.path)
 

@@ -10,9 +10,9 @@ import signal
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
-from goodness.config import STAGE_2, differences
+from goodness.config import STAGE_2, Config, differences
 from goodness.durable import is_number, read_json, sync_folder, write_json
 from goodness.errors import RunError, UserError
 from goodness.runs import Run, environment_of, load_config
@@ -42,14 +42,18 @@ class Standing:
 def standing(cell: Cell, path: Path) -> Standing:
     """How the cell in this folder stands. Whether it is the right one is for `refuse_another` to say."""
     folder = CellFolder(path)
-    epoch, accuracy, seconds, is_done = 0, None, 0.0, True
     stages = {"s1": folder.run, "bp": folder.run, "s2": folder.readout}
-    for run in (stages[name] for name in cell.stages):
-        done, seen, spent, is_finished = _progress(run)
-        epoch, accuracy, seconds = epoch + done, accuracy if seen is None else seen, seconds + spent
-        is_done = is_done and is_finished
-    state, error = _state(folder, is_done, [stages[name] for name in cell.stages])
-    return Standing(state=state, epoch=epoch, epochs=cell.epochs, accuracy=accuracy, seconds=seconds, error=error)
+    seen = [_progress(stages[name]) for name in cell.stages]
+    damage = next((one.damage for one in seen if one.damage), "")
+    state, error = _state(folder, all(one.is_finished for one in seen), damage)
+    return Standing(
+        state=state,
+        epoch=sum(one.epochs for one in seen),
+        epochs=cell.epochs,
+        accuracy=next((one.accuracy for one in reversed(seen) if one.accuracy is not None), None),
+        seconds=sum(one.seconds for one in seen),
+        error=error,
+    )
 
 
 def refuse_another(
@@ -66,7 +70,7 @@ def refuse_another(
     for stage, run, removed in asked:
         if not (run.path / "config.json").is_file():
             continue
-        trouble = difference(cell, run, versions, data, stage)
+        trouble = difference(cell.config, run, versions, data, stage)
         if trouble:
             instead = instead or f"choose another --out, or remove it (rm -r {shlex.quote(str(removed))})"
             raise UserError(
@@ -80,12 +84,12 @@ VERSION = "another version: "
 """How the difference begins that --mixed-versions accepts."""
 
 
-def difference(cell: Cell, run: Run, versions: Mapping[str, Any] | None, data: str | None, stage: str = "s1") -> str:
-    """The first thing in which a run is not the stage that the cell asks for, in words; empty where there is none.
+def difference(asked: Config, run: Run, versions: Mapping[str, Any] | None, data: str | None, stage: str = "s1") -> str:
+    """The first thing in which a run is not this stage of what is asked for, in words; empty where there is none.
 
     Whatever Stage 2 is to follow, Stage 1 is the same: its settings for it do not count.
     """
-    changed = differences(cell.config, load_config(run.path))
+    changed = differences(asked, load_config(run.path))
     if (run.stage == "s2") != (stage == "s2"):
         return f"stage {run.stage}, not {stage}"
     if stage != "s2":
@@ -149,7 +153,7 @@ def set_aside(path: Path, run: Run) -> None:
     sync_folder(path)
 
 
-def _state(folder: CellFolder, is_done: bool, stages: list[Run]) -> tuple[State, str]:
+def _state(folder: CellFolder, is_done: bool, damage: str) -> tuple[State, str]:
     if is_done:
         return "done", ""
     locks = (folder.lock_path, folder.run.path / LOCK, folder.readout.path / LOCK)
@@ -160,26 +164,26 @@ def _state(folder: CellFolder, is_done: bool, stages: list[Run]) -> tuple[State,
         with contextlib.suppress(RunError, TypeError, KeyError):
             error = str(read_json(folder.failed_path)["error"])
         return "failed", error
-    return ("stopped" if (folder.run.path / "config.json").is_file() else "waiting"), _damage(stages)
+    return ("stopped" if (folder.run.path / "config.json").is_file() else "waiting"), damage
 
 
-def _damage(stages: list[Run]) -> str:
-    """What is wrong with the result of a finished stage; empty where there is none or nothing is."""
-    for run in stages:
-        try:
-            _ = run.result if run.is_finished else None
-        except (UserError, RunError) as trouble:
-            return str(trouble)
-    return ""
+class _Progress(NamedTuple):
+    """How far one stage has come."""
+
+    epochs: int
+    accuracy: float | None
+    seconds: float
+    is_finished: bool = False
+    damage: str = ""
+    """What is wrong with the result of one that ended."""
 
 
-def _progress(run: Run) -> tuple[int, float | None, float, bool]:
-    """Epochs done, accuracy, seconds, and whether it is finished."""
-    if _is_whole(run):
-        result = run.result
+def _progress(run: Run) -> _Progress:
+    result, damage = _result(run)
+    if result is not None:
         epochs, seconds = (result.get(name) for name in ("epochs", "seconds"))
-        counted = epochs if isinstance(epochs, int) else 0
-        return counted, result["reported"]["accuracy"], seconds if is_number(seconds) else 0.0, True
+        counted, spent = epochs if isinstance(epochs, int) else 0, seconds if is_number(seconds) else 0.0
+        return _Progress(counted, result["reported"]["accuracy"], spent, is_finished=True)
     epoch, accuracy, seconds = 0, None, 0.0
     for line in _last_records(run.path / "metrics.jsonl"):
         if not epoch:
@@ -187,7 +191,7 @@ def _progress(run: Run) -> tuple[int, float | None, float, bool]:
         if isinstance(line.get("val"), dict) and is_number(line["val"].get("accuracy")):
             accuracy = line["val"]["accuracy"]
             break
-    return epoch, accuracy, seconds, False
+    return _Progress(epoch, accuracy, seconds, damage=damage)
 
 
 def _last_records(path: Path) -> Iterator[dict[str, Any]]:
@@ -203,11 +207,18 @@ def _last_records(path: Path) -> Iterator[dict[str, Any]]:
                 yield found
 
 
+def _result(run: Run) -> tuple[dict[str, Any] | None, str]:
+    """The result of a finished stage that is still a run, else None; and what is wrong with it where it cannot be
+    read."""
+    try:
+        result = run.result if run.is_finished else None
+    except (UserError, RunError) as trouble:
+        return None, str(trouble)
+    return result if (run.path / "config.json").is_file() else None, ""
+
+
 def _is_whole(run: Run) -> bool:
-    """Finished, with a result that can be read, and still a run."""
-    with contextlib.suppress(UserError, RunError):
-        return bool(run.is_finished and (run.path / "config.json").is_file() and run.result)
-    return False
+    return _result(run)[0] is not None
 
 
 def _can_go_on(run: Run) -> bool:
