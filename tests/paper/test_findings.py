@@ -539,6 +539,18 @@ def test_the_gain_of_stage_2_is_held_against_the_class_count(
     assert [one.estimate for one in found.details] == pytest.approx([gain + 0.05 for gain in gains])
 
 
+def test_the_gain_of_stage_2_needs_three_runs_of_each_data_set_and_names_those_with_stage_2(pool: Pool) -> None:
+    for preset, gain, seeds in (("gamma0-dense", 0.0, 1), ("cifar100-gamma0", 3.0, 3)):
+        pool.add(preset, [{"accuracy": 70.0, "stage2": 70.0 + gain + 0.05 * s} for s in range(seeds)])
+    pool.add("tiny-gamma0", {"accuracy": 3.0}, seeds=1)
+    found = verdict("stage-2-grows-with-classes", pool.runs)
+    assert found.low is not None
+    assert found.low > 0, "by its interval alone it would hold"
+    assert (found.outcome, found.n) == ("cannot be told yet", 4)
+    assert "n = 1 run with 10 classes, and it takes 3" in found.sentence
+    assert "tiny-imagenet" not in found.sentence, "a run without Stage 2 is not read"
+
+
 @pytest.mark.parametrize(
     ("small", "outcome"),
     [((94.7, 94.0), "holds"), ((99.6, 99.7), "does not hold"), ((92.0, 99.9), "cannot be told yet")],
@@ -550,5 +562,9 @@ def test_batch_size_is_read_from_the_runs_own_settings(pool: Pool, small: tuple[
         pool.add(name, {"wrong_image_rate": rate / 100}, seeds=1)
     found = verdict("batch-size-moves-wrong-image-separation", pool.runs)
     assert found.outcome == outcome
-    assert isinstance(pool.runs["fixed-nl"][42].config, Config)
+    small_batch, large = pool.runs["fixed-nl"][42].config, pool.runs["gamma0"][42].config
+    assert isinstance(small_batch, Config)
+    assert isinstance(large, Config)
+    assert f"learn for {small_batch.epochs} epochs, the others for" in found.sentence
+    assert str(large.epochs) in found.sentence
     assert found.n == 5

@@ -7,6 +7,7 @@ Claims about a trained network have its test images as their unit. A verdict say
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from goodness.paper import measured as of
@@ -18,6 +19,7 @@ from goodness.paper.verdicts import (
     LOST,
     OPEN,
     Verdict,
+    counted,
     measured,
     not_to_be_told,
     nothing_yet,
@@ -225,8 +227,11 @@ def leave_at_once(run: Run) -> bool:
 # Stage 2 and batch size
 
 
-def gain_grows(runs: Runs, by_classes: dict[int, tuple[str, ...]], paper: dict[int, float]) -> Verdict:
-    """Stage 2 minus Stage 1 in points, against the number of classes: the slope over tenfold classes."""
+def gain_grows(runs: Runs, by_classes: dict[int, tuple[str, ...]], least: int, paper: dict[int, float]) -> Verdict:
+    """Stage 2 minus Stage 1 in points, against the number of classes: the slope over tenfold classes.
+
+    least is how many runs every number of classes must have.
+    """
 
     def gain(run: Run) -> float | None:
         one, two = of.accuracy(run), of.readout_accuracy(run)
@@ -246,15 +251,19 @@ def gain_grows(runs: Runs, by_classes: dict[int, tuple[str, ...]], paper: dict[i
         if any(x == classes for x, _ in points)
     ]
     what, slope = "points of gain for ten times the classes", _paper_slope(paper)
-    if len(details) < 2:
-        seen = {classes for classes, _ in points}
+    seen = Counter(classes for classes, _ in points)
+    if len(seen) < 2:
         wanted = [f"{presets[0]} with its readout" for classes, presets in by_classes.items() if classes not in seen]
         return nothing_yet(wanted, details, what, slope)
     found = slope_interval([math.log10(x) for x, _ in points], [y for _, y in points])
     means = [one.estimate or 0.0 for one in details]
+    fewest = min(seen, key=lambda classes: seen[classes])
     says = f"The gain grows by {written(found)} points for ten times the classes"
     if found.low is None or found.high is None:
         outcome, sentence = OPEN, f"{says}; {too_few(found, 'runs')}."
+    elif seen[fewest] < least:
+        few = counted(seen[fewest], "runs")
+        outcome, sentence = OPEN, f"{says}; cannot be told yet: n = {few} with {fewest} classes, and it takes {least}."
     elif found.high <= 0:
         outcome, sentence = FAILS, f"{says}: it does not."
     elif found.low > 0 and means == sorted(means):
@@ -271,11 +280,13 @@ def _paper_slope(paper: dict[int, float]) -> float:
 def batch_size(runs: Runs, presets: Sequence[str], paper: float) -> Verdict:
     """sep_ni as a rate at the deepest block: runs of batch 512 against runs of batch 128, presets as units."""
     by_batch: dict[int, list[float]] = {}
+    epochs: dict[int, set[int]] = {}
     for preset in presets:
         rate = of.mean_of(runs, preset, lambda run: of.deepest(of.by_block(run, "sep_ni_rate")))
         if rate is not None:
             run = next(iter(runs[preset].values()))
             by_batch.setdefault(run.config.batch, []).append(100 * rate)
+            epochs.setdefault(run.config.batch, set()).add(run.config.epochs)
     details = [
         measured(f"wrong-image separation with batch {batch}, %", mean_interval(values), "variants")
         for batch, values in sorted(by_batch.items())
@@ -285,7 +296,10 @@ def batch_size(runs: Runs, presets: Sequence[str], paper: float) -> Verdict:
         wanted = "variants of batch 512 and of batch 128 (fixed-nl, block0-label) that see wrong images"
         return nothing_yet([wanted], details, what, paper)
     found = difference_interval(by_batch[512], by_batch[128])
-    confounded = "the variants of batch 128 also have gamma = 1 and train longer"
+    confounded = (
+        f"the variants of batch 128 also have gamma = 1, and learn for {of.from_to(epochs[128])} epochs, the others "
+        f"for {of.from_to(epochs[512])}"
+    )
     says = f"The right image leads in {written(found)} points more with batch 512 than with 128"
     if found.low is None or found.high is None:
         outcome, sentence = OPEN, f"{says}; {too_few(found, 'variants')} ({confounded})."

@@ -6,7 +6,7 @@ Nothing here fails on a run that lacks something: what is not there is None or e
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -223,9 +223,14 @@ def settings(runs: Runs) -> str:
     found = [one for by_seed in runs.values() for run in by_seed.values() if (one := setting(run)) is not None]
     if not found:
         return ""
-    data, epochs = sorted({one for one, _ in found}), sorted({one for _, one in found})
-    length = f"{epochs[0]}" if len(epochs) == 1 else f"{epochs[0]} to {epochs[-1]}"
-    return f"{' and '.join(data)}, {length} epoch{'s' if epochs[-1] > 1 else ''}"
+    data, epochs = sorted({one for one, _ in found}), {one for _, one in found}
+    return f"{' and '.join(data)}, {from_to(epochs)} epoch{'s' if max(epochs) > 1 else ''}"
+
+
+def from_to(numbers: Collection[int]) -> str:
+    """12, or 3 to 12."""
+    first, last = min(numbers), max(numbers)
+    return f"{first}" if first == last else f"{first} to {last}"
 
 
 def is_papers_size(preset: str, run: Run) -> bool:

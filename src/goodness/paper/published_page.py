@@ -12,6 +12,7 @@ from typing import Any
 from goodness.errors import RunError, UserError
 from goodness.paper import extras, judged
 from goodness.paper.filled import Filled, fill
+from goodness.paper.measured import from_to
 from goodness.paper.pool import Need, Pool, default_pool
 from goodness.paper.reproduce import FIGURES, TABLES
 from goodness.paper.suites import paper_tables, union
@@ -154,14 +155,9 @@ def _how_short(pool: Pool, runs: Iterable[Run]) -> list[str]:
     epochs = [(run.config.epochs, preset_of(run.config.preset).epochs) for run in runs]
     if all(here == whole for here, whole in epochs):
         return []
-    ours, whole = (_from_to(column) for column in zip(*epochs))
+    ours, whole = (from_to(column) for column in zip(*epochs))
     limits = ": rows of a table may be compared with each other, not with the paper" if pool.scale.is_comparable else ""
     return [f"**{ours} epochs where the presets have {whole}{limits}.**", ""]
-
-
-def _from_to(numbers: Iterable[int]) -> str:
-    low, *_, high = sorted([*numbers] * 2)
-    return str(low) if low == high else f"{low} to {high}"
 
 
 WORDS = "../../docs/ours-and-the-paper.md"

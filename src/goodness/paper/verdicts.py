@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from goodness.paper.measured import Runs, is_papers_size, settings
+from goodness.paper.measured import Runs, is_papers_size, readout_accuracy, settings
+from goodness.runs import Run
 from goodness.stats import Interval, mean_interval
 
 Outcome = Literal["holds", "does not hold", "cannot be told yet"]
@@ -81,7 +82,8 @@ class Finding:
 
         Too few seeds decide nothing, and runs of another size than the paper's are named as such.
         """
-        mine = {preset: runs[preset] for preset in self.presets if runs.get(preset)}
+        mine = {preset: self._read(runs[preset]) for preset in self.presets if runs.get(preset)}
+        mine = {preset: by_seed for preset, by_seed in mine.items() if by_seed}
         found = self.judge(mine)
         if found.unit == SEEDS and found.outcome != OPEN and found.n < self.seeds:
             said = f"{found.sentence[:-1]}; cannot be told yet: n = {found.n} seeds, and it takes {self.seeds}."
@@ -93,6 +95,12 @@ class Finding:
         if found.estimate is not None and any(other.values()):
             found = replace(found, sentence=f"{found.sentence} Not at the paper's size: {settings(other)}.")
         return found
+
+    def _read(self, by_seed: Mapping[int, Run]) -> Mapping[int, Run]:
+        """Of one preset's runs those that it reads: a finding about Stage 2 none without it."""
+        if not self.readout:
+            return by_seed
+        return {seed: run for seed, run in by_seed.items() if readout_accuracy(run) is not None}
 
 
 def as_page(findings: Mapping[str, Finding]) -> str:

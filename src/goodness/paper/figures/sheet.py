@@ -137,9 +137,8 @@ class Sheet:
         return list(self.runs)
 
     def seeds(self, presets: Iterable[str] | None = None) -> str:
-        counts = sorted({len(self.runs[name]) for name in presets or self.presets})
-        words = f"{counts[0]}" if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        return f"{words} seed{'s' if counts[-1] > 1 else ''}"
+        counts = {len(self.runs[name]) for name in presets or self.presets}
+        return f"{of.from_to(counts)} seed{'s' if max(counts) > 1 else ''}"
 
     def data_of(self, preset: str) -> str:
         """The data set that a preset's runs learned on, which need not be the preset's own."""
