@@ -39,8 +39,15 @@ def test_a_ratio_to_nothing_is_none() -> None:
 def test_pairs_are_of_the_three_rules_on_cifar100() -> None:
     assert set(REGIMES.values()) <= set(presets)
     for table in ("paired_dissociation", "dissociation_ci"):
-        rules = [derived(one) for one in cells() if one.table == table and one.metric != "verdict"]
+        rules = [derived(one) for one in cells() if one.table == table and one.metric != "equivalence"]
         assert all(isinstance(rule, OfPair) for rule in rules)
     rule = derived(cell("dissociation_ci", "kappa=0 vs. cumulative", "Diag. ratio"))
     assert isinstance(rule, OfPair)
     assert rule.presets == ("cifar100-gated", "cifar100-cumulative")
+
+
+@pytest.mark.parametrize(("low", "high", "is_within"), [(-0.4, 0.9, 1.0), (-1.2, 0.3, 0.0), (0.2, 1.0, 0.0)])
+def test_a_pair_is_within_a_point_where_its_whole_interval_is(low: float, high: float, is_within: float) -> None:
+    rule = derived(cell("dissociation_ci", "gamma=0 vs. cumulative", "± 1 pp?"))
+    assert isinstance(rule, InTable)
+    assert rule.value(lambda row, column: low if column.endswith("low") else high) == is_within

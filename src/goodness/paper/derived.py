@@ -12,6 +12,7 @@ from goodness.paper import measured as of
 from goodness.paper.numbers import Cell
 from goodness.paper.numbers import table as cells_of
 from goodness.paper.readers import Unreadable
+from goodness.paper.verdicts import POINT
 from goodness.runs import Run
 from goodness.stats import paired_bootstrap
 from goodness.sweep.predicted import read_predicted
@@ -54,7 +55,7 @@ REGIMES: Mapping[str, str] = {
 }
 """What the paper's pairs are called, and the presets that they are."""
 TEXTS = "text_domain_full"
-NUMBERS = ("ratio", "difference", "disagreement", "flips")
+NUMBERS = ("ratio", "difference", "disagreement", "flips", "equivalence")
 """Metrics that can be derived."""
 
 
@@ -75,6 +76,8 @@ def derived(cell: Cell) -> Derived | None:
         return InTable(lambda means: _minus(means, (cell.row, "L8 Acc (%)"), (cell.row, "L4 Acc (%)")))
     if (cell.table, cell.column) == ("depth_comparison", "Change"):
         return InTable(lambda means: _over(means(cell.row, "L8: L7/L0"), means(cell.row, "L4: L3/L0")))
+    if cell.metric == "equivalence":
+        return InTable(lambda means: _is_within_a_point(cell, means))
     if cell.table in PAIRS:
         return _pair(cell)
     return None
@@ -92,6 +95,12 @@ def _range(cell: Cell, means: Means) -> float:
 
 def _minus(means: Means, a: tuple[str, str], b: tuple[str, str]) -> float:
     return means(*a) - means(*b)
+
+
+def _is_within_a_point(cell: Cell, means: Means) -> float:
+    """1 for yes, 0 for no, by the ends of the interval in the same row."""
+    ends = [one.column for one in cells_of(cell.table) if one.row == cell.row and one.column.endswith(("low", "high"))]
+    return float(all(abs(means(cell.row, end)) < POINT for end in ends))
 
 
 def _cited(row: str) -> float:

@@ -74,6 +74,8 @@ def _number(cell: Cell, value: float) -> str:
         return str(value)
     if cell.metric in ("attenuation", "flips"):
         return f"{value:.3g}" if cell.metric == "attenuation" else f"{value:z.0f}"
+    if cell.metric == "equivalence":
+        return "Yes" if value else "No"
     decimals = re.search(r"\.(\d+)", cell.printed)
     return f"{value:z.{len(decimals[1]) if decimals else 2 if cell.value is None else 1}f}"
 
