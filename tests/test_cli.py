@@ -15,6 +15,7 @@ import pytest
 
 from goodness.cli import COMMANDS, listing, main, terminal
 from goodness.cli.bench import BenchArgs
+from goodness.cli.paper import PaperArgs
 from goodness.cli.publish import PublishArgs
 from goodness.cli.terminal import parsed
 from goodness.starting import is_command
@@ -203,6 +204,19 @@ def test_presets_are_listed_with_their_differences(capsys: pytest.CaptureFixture
     assert rows["lcff-dense"]["changes"]["rule.gamma"] == 1.0
     assert all(row["about"] and row["parameters"] > 1e5 for row in rows.values())
     assert "lcff-dense" in run(capsys, "presets")[1]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--seeds", "42", "--seeds", "123,456", "--json"],
+        ["--seeds=42", "--json", "--seeds", "123,456"],
+        ["--json", "--seeds", "42", "123,456"],
+    ],
+)
+def test_values_of_an_option_that_is_given_twice_are_all_taken(arguments: list[str]) -> None:
+    found = parsed(PaperArgs, arguments, "goodness paper")
+    assert (found.seeds, found.json) == (("42", "123,456"), True)
 
 
 @pytest.mark.parametrize(("columns", "words", "changes"), [(80, (), False), (120, (), True), (80, ("lcff",), True)])

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Sequence
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -62,9 +63,13 @@ def progress_of(events: bool, as_json: bool) -> Progress:
 
 
 def parsed(kind: type[Args], arguments: list[str], prog: str, *, default: Args | None = None) -> Args:
-    """The arguments of a command. In every path, `~` at the beginning is a home folder: the shell leaves it as it is in
-    quotes and behind an equals sign."""
+    """The arguments of a command. An option that takes several values may be given several times. In every path, `~` at
+    the beginning is a home folder: the shell leaves it as it is in quotes and behind an equals sign."""
     given: dict[str, Any] = {} if default is None else {"default": default}
+    assert is_dataclass(kind)
+    lists = [one.name for one in fields(kind) if str(one.type).startswith("tuple[")]
+    for name in lists:
+        arguments = gathered(f"--{name.replace('_', '-')}", arguments)
     args = tyro.cli(kind, args=arguments, prog=prog, **given)
     for name, value in vars(args).items():
         if isinstance(value, Path):
@@ -92,6 +97,21 @@ def values_of(flag: str, arguments: list[str]) -> list[str]:
         elif taking:
             values.append(argument)
     return values
+
+
+def gathered(flag: str, arguments: list[str]) -> list[str]:
+    """The same arguments with all values of a flag behind its first place: parsed as they are, the last would win."""
+    places = [at for at, one in enumerate(arguments) if one == flag or one.startswith(f"{flag}=")]
+    if len(places) < 2:
+        return arguments
+    others: list[str] = []
+    taking = False
+    for argument in arguments[places[0] :]:
+        if argument.startswith("--"):
+            taking = argument == flag
+        if not taking and not argument.startswith(f"{flag}="):
+            others.append(argument)
+    return [*arguments[: places[0]], flag, *values_of(flag, arguments), *others]
 
 
 def import_plugins(names: Sequence[str]) -> None:
