@@ -55,7 +55,7 @@ REGIMES: Mapping[str, str] = {
 }
 """What the paper's pairs are called, and the presets that they are."""
 TEXTS = "text_domain_full"
-NUMBERS = ("ratio", "difference", "disagreement", "flips", "equivalence")
+NUMBERS = ("ratio", "difference", "disagreement", "flips", "within_a_point")
 """Metrics that can be derived."""
 
 
@@ -76,7 +76,7 @@ def derived(cell: Cell) -> Derived | None:
         return InTable(lambda means: _minus(means, (cell.row, "L8 Acc (%)"), (cell.row, "L4 Acc (%)")))
     if (cell.table, cell.column) == ("depth_comparison", "Change"):
         return InTable(lambda means: _over(means(cell.row, "L8: L7/L0"), means(cell.row, "L4: L3/L0")))
-    if cell.metric == "equivalence":
+    if cell.metric == "within_a_point":
         return InTable(lambda means: _is_within_a_point(cell, means))
     if cell.table in PAIRS:
         return _pair(cell)
@@ -99,8 +99,11 @@ def _minus(means: Means, a: tuple[str, str], b: tuple[str, str]) -> float:
 
 def _is_within_a_point(cell: Cell, means: Means) -> float:
     """1 for yes, 0 for no, by the ends of the interval in the same row."""
-    ends = [one.column for one in cells_of(cell.table) if one.row == cell.row and one.column.endswith(("low", "high"))]
-    return float(all(abs(means(cell.row, end)) < POINT for end in ends))
+    low, high = (
+        next(one.column for one in cells_of(cell.table) if one.row == cell.row and one.column.endswith(end))
+        for end in ("low", "high")
+    )
+    return float(means(cell.row, low) > -POINT and means(cell.row, high) < POINT)
 
 
 def _cited(row: str) -> float:
@@ -164,7 +167,7 @@ def _compared(left: Sequence[Run], right: Sequence[Run]) -> dict[str, float]:
     except (UserError, RunError) as trouble:
         raise Unreadable(str(trouble)) from None
     for a, b in zip(*sides):
-        if not np.array_equal(a.indices, b.indices) or not np.array_equal(a.labels, b.labels):
+        if not a.is_of_same_images(b):
             raise Unreadable("other test images")
     correct_a, correct_b = (np.concatenate([one.correct for one in side]) for side in sides)
     classes_a, classes_b = (np.concatenate([one.classes for one in side]) for side in sides)

@@ -69,9 +69,11 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
             if (values := list(family.deepest.values()))
         ]
         return nothing_yet([family.presets[0] for family in families], papers)
-    outcomes = [one.outcome for one in judged]
-    outcome: Outcome = FAILS if FAILS in outcomes else HOLDS if HOLDS in outcomes else OPEN
-    chosen = next(one for one in judged if one.outcome == outcome)
+    deciding = [one for one in judged if one.n >= LEAST] or judged
+    outcome: Outcome = HOLDS if all(one.outcome == HOLDS for one in deciding) else OPEN
+    if any(one.outcome == FAILS for one in judged):
+        outcome = FAILS
+    chosen = next(one for one in (*deciding, *judged) if one.outcome == outcome)
     details = tuple(row for one in judged for row in one.details)
     sentence = " ".join(one.sentence for one in sorted(judged, key=lambda one: one is not chosen))  # what decides first
     return replace(chosen, outcome=outcome, sentence=sentence, details=details)
@@ -151,7 +153,7 @@ def _on_images(runs: Runs, a: str, b: str) -> Interval | None:
     right: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
     for seed in sorted(runs[a].keys() & runs[b].keys()):
         of_a, of_b = of.predicted(runs[a][seed]), of.predicted(runs[b][seed])
-        if of_a is not None and of_b is not None and np.array_equal(of_a.indices, of_b.indices):
+        if of_a is not None and of_b is not None and of_a.is_of_same_images(of_b):
             right[0].append(of_a.correct)
             right[1].append(of_b.correct)
     if not right[0]:

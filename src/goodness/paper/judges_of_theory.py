@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from goodness.paper import measured as of
 from goodness.paper.measured import Runs
+from goodness.paper.numbers import of_preset
 from goodness.paper.verdicts import (
     FAILS,
     HOLDS,
@@ -66,8 +67,6 @@ def theorem(runs: Runs, presets: Sequence[str]) -> Verdict:
 
 def attenuation_printed(preset: str, block: int) -> float | None:
     """R at the mean margins as the paper prints it for this block."""
-    from goodness.paper.numbers import of_preset
-
     rows = [one for one in of_preset(preset, "attenuation") if one.row.endswith(f"block {block}")]
     return rows[0].value if rows else None
 

@@ -147,7 +147,8 @@ def images(run: Run) -> int | None:
     reported = result(run).get("reported", {})
     for row in result(run).get("accuracy", []):
         if row.get("split") == reported.get("split") and row.get("weights") == reported.get("weights"):
-            return int(row["n"])
+            n = number(row.get("n"))
+            return None if n is None else int(n)
     return None
 
 
@@ -172,7 +173,13 @@ def over_epochs(run: Run, part: str, name: str) -> list[tuple[int, list[float]]]
 
 def validation(run: Run) -> list[tuple[int, float]]:
     """Epoch (from 1) and validation accuracy in per cent; for Tiny ImageNet, which has none, nothing."""
-    return [(int(line["epoch"]) + 1, 100 * line["val"]["accuracy"]) for line in lines(run) if "val" in line]
+    found = []
+    for line in lines(run):
+        epoch, of_part = line.get("epoch"), line.get("val")
+        value = number(of_part.get("accuracy")) if isinstance(of_part, Mapping) else None
+        if value is not None and isinstance(epoch, int):
+            found.append((epoch + 1, 100 * value))
+    return found
 
 
 def predicted(run: Run | None) -> Predicted | None:

@@ -45,7 +45,7 @@ METRICS: Mapping[str, str] = {
     "share": "part of a whole",
     "disagreement": "share of test images on which two runs predict different labels",
     "flips": "test images that one run has right and the other wrong",
-    "equivalence": "whether the interval of a difference lies within one point on either side",
+    "within_a_point": "whether the interval of a difference, over images, lies within one point on either side",
     "correlation": "Pearson's r",
     "seconds": "per epoch",
     "hours": "of a whole run",

@@ -74,7 +74,7 @@ def _number(cell: Cell, value: float) -> str:
         return str(value)
     if cell.metric in ("attenuation", "flips"):
         return f"{value:.3g}" if cell.metric == "attenuation" else f"{value:z.0f}"
-    if cell.metric == "equivalence":
+    if cell.metric == "within_a_point":
         return "Yes" if value else "No"
     decimals = re.search(r"\.(\d+)", cell.printed)
     return f"{value:z.{len(decimals[1]) if decimals else 2 if cell.value is None else 1}f}"
@@ -244,11 +244,6 @@ def records(filled: Filled) -> list[dict[str, Any]]:
             }
         )
     return found
-
-
-def _runs_behind(ours: Ours) -> int | None:
-    """How many seeds a number rests on; None for one that follows from other cells."""
-    return len(ours.wanted) or None if DERIVED in ours.values else len(ours.values)
 
 
 def as_dict(filled: Filled) -> dict[str, Any]:

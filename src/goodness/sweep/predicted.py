@@ -40,6 +40,10 @@ class Predicted:
     def correct(self) -> np.ndarray:
         return self.classes == self.labels
 
+    def is_of_same_images(self, other: Predicted) -> bool:
+        """In the same order, and with the same right classes."""
+        return np.array_equal(self.indices, other.indices) and np.array_equal(self.labels, other.labels)
+
 
 def read_predicted(run: Run, view: str = "test") -> Predicted:
     """The classes that a run predicted under one view; an error where it has none."""
@@ -72,7 +76,7 @@ def packed(views: Mapping[str, Predicted]) -> bytes:
     """The content of predicted.npz. All views must be of the same images in the same order."""
     first, *others = views.values()
     for other in others:
-        if not np.array_equal(first.labels, other.labels) or not np.array_equal(first.indices, other.indices):
+        if not first.is_of_same_images(other):
             raise RunError("the views of one run are of different test images")
     highest = max(int(one.max(initial=0)) for view in views.values() for one in (view.labels, view.classes))
     kind = np.uint8 if highest < 256 else np.uint16
