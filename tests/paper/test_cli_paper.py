@@ -300,4 +300,6 @@ def test_where_nothing_was_run_the_publications_are_named(
     assert text.count(hint) == 1
     assert text.startswith(hint) == (not names)
     assert main(["paper", *names, "--scale", "short", "--out", "results/paper-short"]) == 0
-    assert "Published:" not in said(capsys)
+    text = said(capsys)
+    assert "Published:" not in text
+    assert ("has no finished run of these at the scale 'short'" in text) == bool(names)

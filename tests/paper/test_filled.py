@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from trained_pools import train
 
 from goodness.paper.filled import Filled, fill
 from goodness.paper.numbers import cell
 from goodness.paper.pool import Pool
 from goodness.paper.suites import paper_table
+from goodness.paper.writing import remarks
 
 SEED = 42
 
@@ -59,3 +63,16 @@ def test_a_verdict_counts_what_lies_near_the_paper(blobs: Pool) -> None:
             least = 1.0 if paper.unit in ("%", "points") else abs(paper.value) / 5
             by_hand += abs(score.mean - paper.value) <= max(2 * (paper.spread or 0), least)
     assert near == by_hand
+
+
+def test_pairs_on_images_that_are_not_mirrored_are_compared_in_one_view(tmp_path: Path) -> None:
+    pool = Pool.at("tiny", tmp_path / "pool")
+    train(pool, {("cifar100-gamma0", SEED): True, ("cifar100-gated", SEED): True})
+    table = filled("paired_dissociation", pool)
+    row = "gamma=0 vs. kappa=0"
+    runs = [pool.run(preset, SEED, readout=True) for preset in ("cifar100-gamma0", "cifar100-gated")]
+    local, gated = (run.readout.accuracy for run in runs if run is not None and run.readout is not None)
+    assert number(table, row, "Mean Delta acc") == pytest.approx(100 * (local - gated))
+    assert table.ours["gamma=0 vs. cumulative", "Mean Delta acc"].why == "not run"
+    assert any("in one view where images are not mirrored" in line for line in remarks(table))
+    assert any(line.startswith("no TTA: ") for line in remarks(filled("main_dissociation", pool)))

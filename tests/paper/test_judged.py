@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from goodness.cli import main
+from goodness.durable import read_json, write_json
 from goodness.paper import extras
 from goodness.paper.judged import judge, markdown
 from goodness.paper.pool import Pool
@@ -125,3 +126,12 @@ def test_a_dry_run_lists_what_a_finding_lacks(
     named = {*extras.findings()["dissociation"].presets, "mgc-dense", "mgc-twin-dense"}
     assert {(one["preset"], one["seed"]) for one in cells} == {(name, seed) for name in named for seed in SEEDS[:3]}
     assert not list(tmp_path.iterdir())
+
+
+def test_a_verdict_says_which_runs_it_did_not_read(copied: Pool) -> None:
+    truncation = extras.findings()["two-blocks-suffice"]
+    assert "Not read" not in judge(truncation, copied).verdict.sentence
+    spoiled = copied.path / copied.cell("gamma0", 123).folder_name / "run" / "environment.json"
+    write_json(spoiled, {**read_json(spoiled), "goodness": "0.0.1"})
+    said = judge(truncation, again(copied)).verdict.sentence
+    assert "Not read: gamma0, whose runs are not of one kind (goodness: 0.1.0 and 0.0.1; --mixed-versions" in said

@@ -27,6 +27,11 @@ def test_a_name_of_a_table_and_a_finding_means_the_table() -> None:
     assert list(finding) == [finding.finding]
 
 
+@pytest.mark.parametrize("label", ["31", "tab:31", "Table 31", "table 31"])
+def test_a_table_is_known_by_its_number_in_the_paper(label: str) -> None:
+    assert list(named(label)) == [named("tab:freeriding").table]
+
+
 def test_every_finding_is_known_by_its_name() -> None:
     taken = {one.label for one in paper_tables()} | set(extras.figures())
     for name in extras.findings():
@@ -43,6 +48,8 @@ def test_every_finding_is_known_by_its_name() -> None:
         ("finding:disociation", "no finding 'disociation': did you mean 'dissociation'"),
         ("finding:freeriding", "no finding 'freeriding'"),
         ("tab:mgc", "no table 'mgc'"),
+        ("99", "no table '99'"),
+        ("fig:3", "no figure '3'"),
         ("fog:freeriding", "no table, figure or finding 'fog:freeriding': did you mean 'freeriding'"),
     ],
 )

@@ -496,7 +496,7 @@ def test_nothing_is_trained_in_a_publication(published: Pool) -> None:
     ("make", "words"),
     [
         (lambda folder: (folder / "out").mkdir() or (folder / "out" / "letter").write_text("dear"), "other things"),
-        (lambda folder: shutil.rmtree(folder / "pool"), "there is no pool"),
+        (lambda folder: shutil.rmtree(folder / "pool"), "there is no folder of runs"),
         (
             lambda folder: [path.unlink() for path in (folder / "pool").glob("*/cell.json")],
             "hold no run of the paper's",
@@ -530,7 +530,7 @@ def test_the_page_names_the_folder_as_it_was_given(
 
 def test_without_a_pool_the_command_says_what_to_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["publish", "--out", str(tmp_path / "out")]) == 2
-    assert "name the pool" in capsys.readouterr().err
+    assert "name the folder of runs" in capsys.readouterr().err
 
 
 def test_the_command_line_publishes_and_reads(

@@ -160,7 +160,7 @@ def test_a_stopped_sweep_says_how_to_go_on_and_ends_in_the_same_tables(tmp_path:
     fake = FakeEngine(looks=3)
     folder = tmp_path / "stopped"
     with pytest.raises(
-        Interrupted, match=f"1 of 3 cells are done; go on with: goodness sweep --resume {folder}"
+        Interrupted, match=f"1 of 3 cells are done; go on with: goodness sweep --resume {folder} --jobs 1$"
     ) as end:
         sweep(folder, fake, jobs=1, watch=strike)
     assert end.value.exit_code == 128 + number

@@ -108,6 +108,8 @@ def paper_command(arguments: list[str]) -> int:
     needs = union(part.needs(pool.scale, seeds) for one in asked for part in one)
     if needs and len(pool.missing(needs)) == len(needs) and not pool.without_stage_2(needs):
         _print_lines(_publications(args, args.names))
+        if args.out is not None:
+            _print_lines([f"{args.out} has no finished run of these at the scale '{pool.scale.name}'"])
     return 0
 
 

@@ -11,7 +11,7 @@ from goodness.errors import RunError, UserError
 from goodness.paper import measured as of
 from goodness.paper.numbers import Cell
 from goodness.paper.numbers import table as cells_of
-from goodness.paper.readers import Unreadable
+from goodness.paper.readers import NO_TTA, Unreadable
 from goodness.paper.verdicts import POINT
 from goodness.runs import Run
 from goodness.stats import paired_bootstrap
@@ -48,6 +48,10 @@ Derived = InTable | OfPair | BestOf
 RANGES = ("main_dissociation", "dissociation", "cifar100_dissociation_multiseed")
 ABLATIONS = ("component_ablation", "hnm_ksweep", "aspect_ema_ablation")
 PAIRS = ("paired_dissociation", "dissociation_ci")
+HOW_PAIRED = (
+    "on the same test images, after Stage 2 and with TTA (in one view where images are not mirrored); intervals are "
+    "over the images of these networks, and know nothing of other seeds"
+)
 REGIMES: Mapping[str, str] = {
     "gamma=0": "cifar100-gamma0",
     "kappa=0": "cifar100-gated",
@@ -145,25 +149,27 @@ def _deepest(runs: Sequence[Run]) -> float:
 
 
 def _paired(left: Sequence[Run], right: Sequence[Run]) -> dict[str, float]:
-    """Stage 2 with TTA, on the test images that both share; the bootstrap pools the seeds."""
-    readouts = [run.readout for run in (*left, *right)]
-    if any(one is None or "accuracy_tta" not in one.result["reported"] for one in readouts):
-        raise Unreadable("no TTA")
-    known = [one for one in readouts if one is not None]
+    """Stage 2 with TTA, or in one view of images that are not mirrored, on the test images that both share; the
+    bootstrap pools the seeds."""
+    known = [one for run in (*left, *right) if (one := run.readout) is not None]
+    mirrored = {"accuracy_tta" in one.result["reported"] for one in known}
+    if len(known) < len(left) + len(right) or len(mirrored) > 1:
+        raise Unreadable(NO_TTA)
+    view = "test_tta" if mirrored == {True} else "test"
     key = tuple(f"{one.path} {one.result['weights_sha256']}" for one in known)
     if key not in _seen:
         _seen.clear()  # the cells of a row ask one after the other
-        _seen[key] = _compared(known[: len(left)], known[len(left) :])
+        _seen[key] = _compared(known[: len(left)], known[len(left) :], view)
     return _seen[key]
 
 
 _seen: dict[tuple[str, ...], dict[str, float]] = {}
 
 
-def _compared(left: Sequence[Run], right: Sequence[Run]) -> dict[str, float]:
+def _compared(left: Sequence[Run], right: Sequence[Run], view: str) -> dict[str, float]:
     """Two lists of runs with the same seeds, image by image."""
     try:
-        sides = [[read_predicted(run, "test_tta") for run in sorted(runs, key=_seed)] for runs in (left, right)]
+        sides = [[read_predicted(run, view) for run in sorted(runs, key=_seed)] for runs in (left, right)]
     except (UserError, RunError) as trouble:
         raise Unreadable(str(trouble)) from None
     for a, b in zip(*sides):

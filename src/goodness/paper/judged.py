@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,10 @@ from goodness.sweep.collect import are_versions
 
 MARKDOWN, CSV = "findings.md", "findings.csv"
 """Files of the pool that hold the verdicts on all findings."""
+
+
+NOT_THE_PAPERS = "At this scale the paper's numbers are not to be expected."
+MEANS_NOTHING = "At this scale no verdict says anything of the paper; it shows that the way from data to verdict works."
 
 
 @dataclass(frozen=True)
@@ -50,7 +54,20 @@ def judge(finding: Extra, pool: Pool, seeds: Sequence[int] | None = None) -> Jud
         verdict = finding.of(pool, seeds)
     except RunError as trouble:
         verdict = not_to_be_told(str(trouble))
+    if refused := _refused(finding, pool, seeds):
+        verdict = replace(verdict, sentence=f"{verdict.sentence} Not read: {'; '.join(refused)}.")
     return Judged(finding, pool, needs, pool.missing(needs), verdict, seeds)
+
+
+def _refused(finding: Extra, pool: Pool, seeds: Sequence[int] | None) -> list[str]:
+    """Presets whose runs are there and not averaged, each with the reason."""
+    found = []
+    for preset in finding.presets:
+        wanted = seeds or pool.seeds(preset)
+        if wanted and (trouble := pool.trouble(preset, wanted, finding.readout)):
+            accept = "; --mixed-versions accepts it" if are_versions(trouble) else ""
+            found.append(f"{preset}, whose runs are not of one kind ({trouble}{accept})")
+    return found
 
 
 def judge_all(pool: Pool, seeds: Sequence[int] | None = None) -> list[Judged]:
@@ -86,11 +103,6 @@ def lines(judged: Judged) -> list[str]:
     told = [f"Finding {one.name}: {one.about}", f"In the paper: {one.where}", f"Rule: {one.rule}", "Runs:"]
     for (preset, seed), readout in judged.needs.items():
         told.append(f"  {preset}, seed {seed}: {pool.look(preset, seed, readout).why or 'done'}")
-    for preset in one.presets:
-        wanted = judged.seeds or pool.seeds(preset)
-        if wanted and (trouble := pool.trouble(preset, wanted, one.readout)):
-            accept = "; --mixed-versions accepts it" if are_versions(trouble) else ""
-            told.append(f"  {preset}: not read, its runs are not of one kind ({trouble}){accept}")
     left = f"; the rest: {judged.make}" if judged.missing else ""
     told += [f"{judged.done} of {len(judged.needs)} runs done{left}", f"Verdict: {verdict.outcome}"]
     told.append(verdict.sentence)
@@ -138,7 +150,7 @@ def markdown(all_judged: Sequence[Judged]) -> str:
         "one finding with its rule, its runs and every number behind its verdict; `finding:NAME` where a table has the "
         "same name. Accuracies are of Stage 1, one view, unless a line says otherwise; images of several seeds are "
         "counted once a seed.",
-        "" if scale.is_papers else "\nAt this scale the paper's numbers are not to be expected.\n",
+        "" if scale.is_papers else f"\n{NOT_THE_PAPERS if scale.is_comparable else MEANS_NOTHING}\n",
         markdown_line(headings),
         "|" + "---|" * len(headings),
     ]

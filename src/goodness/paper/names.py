@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -33,9 +34,12 @@ class Named:
 def named(label: str, also: Iterable[str] = ()) -> Named:
     """The table and the figure of this name; the finding where neither has it, or with `finding:` before it.
 
-    A name that nothing has is refused with the nearest; `also` are words that would have been understood too.
+    A table may be named by its number in the paper: `3`, `tab:3`, `Table 3`. A name that nothing has is refused with
+    the nearest; `also` are words that would have been understood too.
     """
     kind, _, name = label.rpartition(":")
+    if kind in ("", "tab") and (numbered := re.fullmatch(r"(?:table )?(\d+)", name.lower())):
+        kind, name = "tab", next((one.label for one in paper_tables() if one.about.number == int(numbered[1])), name)
     known: dict[str, Mapping[str, Any]] = {
         "tab": {one.label: one for one in paper_tables()},
         "fig": figures(),

@@ -96,12 +96,12 @@ def publish(
     Where sources have the same training of a run, Stage 2 and the check of the theorems come from any that has them.
     """
     if not pools:
-        raise UserError("name the pool: goodness publish runs/paper/short --out results/paper-short")
+        raise UserError("name the folder of runs: goodness publish runs/paper/short --out results/paper-short")
     given = Path(out)
     sources = [Path(one) for one in pools]
     for folder in sources:
         if not folder.is_dir():
-            raise UserError(f"there is no pool {folder}; goodness reproduce makes one")
+            raise UserError(f"there is no folder of runs {folder}; goodness reproduce makes one")
     out = given.resolve()
     with alone_with(out):
         return _publish(sources, given, out, scale, mixed_versions, figures)

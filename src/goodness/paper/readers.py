@@ -38,6 +38,7 @@ class Reader:
     needs_readout: Callable[[Cell], bool] = lambda cell: False
 
 
+NO_TTA = "no TTA"
 NOT_OURS: Mapping[str, str] = {
     "cited_accuracy": "cited",
     "cited_top5": "cited",
@@ -98,7 +99,7 @@ def _reported(name: str, stage: str = "s1") -> Callable[[Run, Cell], float]:
     def from_result(run: Run, cell: Cell) -> float:
         found = (_readout(run) if stage == "s2" else run).result["reported"]
         if name not in found:
-            raise Unreadable("no TTA" if name.endswith("_tta") else f"no {name}")
+            raise Unreadable(NO_TTA if name.endswith("_tta") else f"no {name}")
         if (value := of.number(found[name])) is None:
             raise Unreadable("not a number")
         return 100 * value
@@ -141,7 +142,7 @@ def _of_a_class(run: Run, cell: Cell) -> float:
     if cell.row not in classes:
         raise Unreadable(f"no class {cell.row}")
     if "accuracy_tta" not in run.result["reported"]:
-        raise Unreadable("no TTA")
+        raise Unreadable(NO_TTA)
     seen = read_predicted(run, "test_tta")
     return 100 * float(seen.correct[seen.labels == classes.index(cell.row)].mean())
 

@@ -13,9 +13,10 @@ from typing import Any
 
 from goodness.durable import write_durably
 from goodness.paper.contradictions import in_a_line, of_table
+from goodness.paper.derived import HOW_PAIRED, PAIRS
 from goodness.paper.filled import CITED, DERIVED, NO_SINGLE_RUN, Filled, Ours, is_near
 from goodness.paper.numbers import Cell
-from goodness.paper.readers import NOT_OURS, measured_where
+from goodness.paper.readers import NO_TTA, NOT_OURS, measured_where
 from goodness.report.words import markdown_line
 
 WIDEST = 8
@@ -91,6 +92,10 @@ def remarks(filled: Filled) -> list[str]:
     if not scale.is_papers:
         told.append("At this scale the paper's numbers are not to be expected.")
     told += [f"{where}." for where in measured_where(filled.table.cells, filled.margins)]
+    if table.label in PAIRS:
+        told.append(f"Pairs: {HOW_PAIRED}.")
+    if any(ours.why == NO_TTA for ours in filled.ours.values()):
+        told.append(f"{NO_TTA}: of images that are not mirrored, since a mirrored digit is another, there is one view.")
     told += [f"{line}." for line in (*filled.trouble, *filled.notes)]
     if filled.missing:
         told.append(f"Incomplete: {filled.pool.counted(filled.needs)}.")

@@ -240,8 +240,9 @@ def _carry_out(
     _begin(plan.cells, plan, folder, data)
     if (folder / RESULTS).is_file():  # of a smaller sweep, perhaps: a kill must not leave it standing as the whole
         _keep_results(plan, folder)
+    again = f"goodness sweep --resume {shlex.quote(str(folder))}{f' --jobs {jobs}' if jobs else ''}"
     try:
-        _run_cells(plan.cells, plan, folder, jobs, engine, watch)
+        _run_cells(plan.cells, plan, folder, jobs, engine, watch, again=again)
     except Interrupted:
         _keep_results(plan, folder)
         raise
