@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from made_up_runs import made_up
 
@@ -152,3 +153,98 @@ def test_margins_of_a_damaged_report_are_none(damage: Damage, copied: Pool) -> N
     of_file("health.json", damage)(run.path)
     assert mined_anew(run) == []
     assert margins([run]) is mined_anew
+
+
+def another_runs_predictions(pool: Pool, run: Path) -> None:
+    other = pool.path / pool.cell("lcff", 42).folder_name / "run"
+    shutil.copy(other / "predictions_test.npz", run)
+
+
+def fewer_predictions(pool: Pool, run: Path) -> None:
+    with np.load(run / "predictions_test.npz") as archive:
+        cut = {name: values[:50] for name, values in archive.items()}
+    np.savez(run / "predictions_test.npz", **cut)
+
+
+def impossible(pool: Pool, run: Path) -> None:
+    of_file("result.json", lambda found: found["reported"].update(accuracy=7.5))(run)
+
+
+@pytest.mark.parametrize("damage", [another_runs_predictions, fewer_predictions, impossible])
+def test_a_result_that_its_own_predictions_do_not_have_is_refused(
+    damage: Callable[[Pool, Path], None], copied: Pool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copied.path / copied.cell("gamma0", 42).folder_name / "run"
+    damage(copied, run)
+    found = Pool.at("tiny", copied.path).look("gamma0", 42)
+    assert found.run is None
+    assert "its result has an accuracy of" in found.why
+    published = publish([copied.path], tmp_path / "published", figures=False)
+    assert any("its predictions" in why for why in published.left_out.values())
+    where = ["--scale", "tiny", "--out", str(copied.path), "--json"]
+    assert main(["paper", "tab:freeriding", *where]) == 0
+    (table,) = json.loads(capsys.readouterr().out)
+    assert table["state"] != "complete"
+
+
+def test_one_training_under_two_seeds_is_not_averaged(copied: Pool) -> None:
+    first, second = (copied.path / copied.cell("gamma0", seed).folder_name / "run" for seed in (42, 123))
+    shutil.rmtree(second)
+    shutil.copytree(first, second)
+    of_file("config.json", lambda found: found.update(seed=123))(second)
+    assert "seeds 123 and 42 have the same" in Pool.at("tiny", copied.path).trouble("gamma0", [42, 123])
+
+
+def test_a_run_that_lacks_its_last_epoch_leaves_its_table_incomplete(
+    copied: Pool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = ["--scale", "tiny", "--out", str(copied.path), "--seeds", "42", "--jobs", "1"]
+    assert main(["reproduce", "tab:freeriding", *where]) == 0
+    metrics = copied.path / copied.cell("lcff", 42).folder_name / "run" / "metrics.jsonl"
+    metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))
+    capsys.readouterr()
+    assert main(["reproduce", "tab:freeriding", *where]) == 1
+    told = capsys.readouterr()
+    assert "not all runs could be used, the tables say why: freeriding" in told.err
+    assert "lacks a measure of blocks" in " ".join(told.out.split())
+
+
+@pytest.mark.parametrize("shape", [lambda labels: labels[:-1], lambda labels: labels[:, None]])
+def test_published_predictions_of_another_shape_are_called_damaged_and_made_good(
+    shape: Callable[[np.ndarray], np.ndarray], trained: Pool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "published"
+    publish([trained.path], out, figures=False)
+    file = out / trained.cell("gamma0", 42).folder_name / "run" / "predicted.npz"
+    before = file.read_bytes()
+    with np.load(file) as archive:
+        spoiled = {name: shape(values) if name == "labels" else values for name, values in archive.items()}
+    np.savez(file, **spoiled)
+    assert main(["paper", "--scale", "tiny", "--out", str(out), "--json"]) == 0
+    capsys.readouterr()
+    assert "is of no use" in Pool.at("tiny", out).look("gamma0", 42).why
+    publish([trained.path], out, figures=False)
+    assert file.read_bytes() == before
+
+
+@pytest.mark.parametrize("content", ["", "[]", '{"preset": "gamma0", "seed": Infinity}'])
+def test_a_cell_that_does_not_say_what_it_is_is_left_out_of_a_publication(
+    content: str, copied: Pool, tmp_path: Path
+) -> None:
+    name = copied.cell("gamma0", 123).folder_name
+    (copied.path / name / "cell.json").write_text(content)
+    made = publish([copied.path], tmp_path / "published", figures=False)
+    assert name in made.left_out
+    assert ("gamma0", 42) in made.runs
+
+
+def test_nothing_is_written_into_a_publication_by_reproduce(
+    trained: Pool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "published"
+    publish([trained.path], out, figures=False)
+    before = {file: file.read_bytes() for file in out.rglob("*") if file.is_file()}
+    asked = ["reproduce", "tab:freeriding", "--scale", "tiny", "--seeds", "42", "--out", str(out)]
+    assert main(asked) == 2
+    assert "is a publication, which stays as it is" in capsys.readouterr().err
+    assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before

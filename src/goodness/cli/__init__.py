@@ -106,8 +106,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 130
     except BrokenPipeError:
         return 1
-    except (PermissionError, IsADirectoryError, NotADirectoryError) as trouble:
-        err.print(f"goodness: {trouble.filename}: {trouble.strerror}", markup=False, soft_wrap=True)
+    except (PermissionError, IsADirectoryError, NotADirectoryError, FileExistsError) as trouble:
+        advice = "; a file stands where a folder belongs: move it away" if isinstance(trouble, FileExistsError) else ""
+        err.print(f"goodness: {trouble.filename}: {trouble.strerror}{advice}", markup=False, soft_wrap=True)
         return 2
     except OSError as trouble:
         err.print(f"goodness: {trouble}", markup=False, soft_wrap=True)

@@ -150,9 +150,13 @@ def reproduce_command(arguments: list[str]) -> int:
         err.print(f"missing: {preset}, seed {seed} ({why})", markup=False, soft_wrap=True)
     if made.failed:
         err.print(f"{len(made.failed)} runs are missing; the same command tries them again")
+    refused = [one.table.label for one in made.tables if one.is_refused]
+    if refused:
+        err.print(f"not all runs could be used, the tables say why: {', '.join(refused)}", markup=False, soft_wrap=True)
     for name, why in made.undrawn.items():
         err.print(f"not drawn: {name}: {why}", markup=False, soft_wrap=True)
-    return 1 if made.failed or (made.undrawn and not args.only) else 0  # what was left untrained cannot be drawn
+    is_undrawn = made.undrawn and not args.only  # what was left untrained cannot be drawn
+    return 1 if made.failed or refused or is_undrawn else 0
 
 
 def _pool(args: PoolArgs) -> Pool:
@@ -202,7 +206,6 @@ def _standing_of_table(one: PaperTable, pool: Pool, seeds: list[int] | None) -> 
         "partial": f"{pool.counted(filled.needs)}",
         "running": f"running, {pool.counted(filled.needs)}",
     }
-    is_refused = bool(filled.trouble) and filled.state != "complete"
     told = as_dict(filled)
     del told["cells"]
     told["runs"]["without_stage_2"] = pool.without_stage_2(filled.needs)
@@ -210,8 +213,8 @@ def _standing_of_table(one: PaperTable, pool: Pool, seeds: list[int] | None) -> 
         **told,
         "seconds": pool.seconds(filled.needs),
         "seconds_left": pool.seconds(filled.missing),
-        "is_refused": is_refused,
-        "stands": words.get(filled.state, filled.state) + ("; some are refused" if is_refused else ""),
+        "is_refused": filled.is_refused,
+        "stands": words.get(filled.state, filled.state) + ("; some are refused" if filled.is_refused else ""),
     }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def publish_command(arguments: list[str]) -> int:
     kept = f", {len(made.kept)} kept from before" if made.kept else ""
     out.print(
         f"{len(made.runs)} runs at the scale {made.scale} published in {args.out}{kept}, {readable_size(made.size)}; "
-        f"read them with: goodness paper --scale {made.scale} --out {args.out}",
+        f"read them with: goodness paper --scale {made.scale} --out {shlex.quote(str(args.out))}",
         markup=False,
         soft_wrap=True,
     )

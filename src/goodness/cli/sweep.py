@@ -129,7 +129,7 @@ def cell_command(arguments: list[str]) -> int:
 
 def seeds_of_words(given: tuple[str, ...]) -> list[int]:
     words = [word for one in given for word in one.replace(",", " ").split()]
-    wrong = [word for word in words if not word.isdecimal()]
+    wrong = [word[:40] for word in words if not word.isdecimal() or len(word) > 18]
     if wrong:
         raise UserError(f"--seeds takes whole numbers of at least 0, as 42,123,456; got '{wrong[0]}'")
     if given and not words:

@@ -11,7 +11,7 @@ from goodness.errors import RunError, UserError
 from goodness.paper import measured as of
 from goodness.paper.numbers import Cell
 from goodness.paper.numbers import table as cells_of
-from goodness.paper.readers import NO_TTA, Unreadable
+from goodness.paper.readers import NO_BLOCKS, NO_TTA, Unreadable
 from goodness.paper.verdicts import POINT
 from goodness.runs import Run
 from goodness.stats import paired_bootstrap
@@ -144,7 +144,7 @@ def _deepest(runs: Sequence[Run]) -> float:
     """The mean of what the deepest block separates by itself."""
     found = [value for run in runs if (value := of.deepest_separation(run)) is not None]
     if len(found) < len(runs):
-        raise Unreadable("no blocks")
+        raise Unreadable(NO_BLOCKS)
     return sum(found) / len(found)
 
 

@@ -53,6 +53,9 @@ class Ours:
 
 
 DERIVED = -1
+REFUSED, UNREADABLE = "refused", "unreadable"
+OF_NO_USE = (REFUSED, UNREADABLE, readers.NO_BLOCKS)
+"""Why a cell is empty though its runs are finished: a table with such a cell is not complete."""
 CITED = readers.NOT_OURS["cited_accuracy"]
 NO_SINGLE_RUN = "no single run's"
 
@@ -78,6 +81,11 @@ class Filled:
     """Hashes of the source code that made them: one, where all rows are of one version."""
     margins: of.ByBlock = of.mined_anew
     """How the margins of Theorem 1 were read, of all runs in the same way."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether runs that are there are missing in it."""
+        return bool(self.trouble) and self.state != "complete"
 
     @property
     def verdict(self) -> tuple[int, int]:
@@ -112,13 +120,17 @@ def fill(one: PaperTable, pool: Pool, seeds: Iterable[int] | None = None) -> Fil
     filler.trouble += refused
     needs = one.needs(pool.scale, filler.seeds)
     missing = pool.missing(needs)
+    ours = {(cell.row, cell.column): filler.ours(cell) for cell in one.cells}
+    state = state_of(one, pool, needs, missing)
+    if state == "complete" and any(cell.why in OF_NO_USE for cell in ours.values()):
+        state = "partial"
     return Filled(
         table=one,
         pool=pool,
         needs=needs,
         missing=missing,
-        ours={(cell.row, cell.column): filler.ours(cell) for cell in one.cells},
-        state=state_of(one, pool, needs, missing),
+        ours=ours,
+        state=state,
         trouble=tuple(dict.fromkeys(filler.trouble)),
         notes=tuple(dict.fromkeys(filler.notes)),
         made_by=tuple(dict.fromkeys(filler.made_by)),
@@ -213,8 +225,10 @@ class _Filler:
                 values[seed] = readers.read(run, cell, self.margins)
             except Unreadable as reason:
                 why = str(reason)
+                if why == readers.NO_BLOCKS:
+                    self.trouble.append(f"{run.path}: the last epoch in its metrics.jsonl lacks a measure of blocks")
             except (UserError, RunError, OSError, *DAMAGE) as reason:
-                why = "unreadable"
+                why = UNREADABLE
                 self.trouble.append(f"{run.path}: {reason}")
         return Ours(values=values, wanted=wanted, why=why)
 
@@ -223,7 +237,7 @@ class _Filler:
         trouble = self.pool.trouble(preset, wanted, readout)
         if trouble:
             self.trouble.append(f"{preset}: not averaged, its runs are not of one kind ({trouble})")
-            return {}, "refused"
+            return {}, REFUSED
         notes = self.pool.notes(preset, wanted, readout)
         self.notes += [f"{preset}: its runs are not of one version ({note})" for note in notes]
         found: dict[int, Run] = {}
@@ -231,11 +245,11 @@ class _Filler:
         for seed in wanted:
             here = self.pool.look(preset, seed, readout)
             if here.run is None:
-                why = here.why if len(here.why) <= 24 else "refused"
-                if why == "refused":
+                why = here.why if len(here.why) <= 24 else REFUSED
+                if why == REFUSED:
                     self.trouble.append(f"{preset}, seed {seed}: {here.why}")
             elif self._has_other_test_images(preset, seed):
-                return {}, "refused"
+                return {}, REFUSED
             else:
                 found[seed] = here.run
                 self._note_maker(here.run, self.pool.cell(preset, seed).config.data)

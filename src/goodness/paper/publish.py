@@ -102,7 +102,10 @@ def publish(
     for folder in sources:
         if not folder.is_dir():
             raise UserError(f"there is no folder of runs {folder}; goodness reproduce makes one")
-    out = given.resolve()
+    try:
+        out = given.resolve()
+    except (RuntimeError, OSError) as trouble:  # a link to itself
+        raise UserError(f"{given} leads nowhere ({trouble}); choose another --out") from None
     with alone_with(out):
         return _publish(sources, given, out, scale, mixed_versions, figures)
 
@@ -285,10 +288,10 @@ def _readout_of(pool: Pool, need: Need) -> str:
 
 def _what_lies_in(folder: Path, scale: Scale | None) -> tuple[Scale, Need] | None:
     """The scale, preset and seed of a cell's folder; None for a cell that is no run of the paper's."""
-    asked = read_json(folder / "cell.json")
     try:
+        asked = read_json(folder / "cell.json")
         preset, seed = str(asked["preset"]), int(asked["seed"])
-    except (TypeError, KeyError, ValueError):
+    except (RunError, TypeError, KeyError, ValueError, OverflowError):
         return None
     for one in (scale,) if scale else SCALES.values():
         if preset in presets and Pool(folder.parent, one).cell(preset, seed).folder_name == folder.name:

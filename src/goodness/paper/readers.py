@@ -39,6 +39,7 @@ class Reader:
 
 
 NO_TTA = "no TTA"
+NO_BLOCKS = "no blocks"
 NOT_OURS: Mapping[str, str] = {
     "cited_accuracy": "cited",
     "cited_top5": "cited",
@@ -168,7 +169,7 @@ def _trained(run: Run, name: str) -> list[float]:
 
 def _found(by_block: list[float]) -> list[float]:
     if not by_block:
-        raise Unreadable("no blocks")
+        raise Unreadable(NO_BLOCKS)
     return by_block
 
 

@@ -134,11 +134,16 @@ def reproduce(
     """
     asked = plan(labels, pool, seeds, only)
     missing, known = pool.missing(asked.trained), found_in(published, pool, asked.needs)
-    if missing and is_published(pool.path):
-        raise UserError(
-            f"{pool.path} is a publication that lacks {len(missing)} runs, and nothing is trained there; choose "
-            f"another --out with --published {pool.path}, then publish that"
+    if is_published(pool.path):
+        lacks = (
+            f" that lacks {len(missing)} runs, and nothing is trained there" if missing else ", which stays as it is"
         )
+        raise UserError(
+            f"{pool.path} is a publication{lacks}; choose another --out with --published {pool.path}"
+            + (", then publish that" if missing else f", or read it: goodness paper --out {pool.path}")
+        )
+    if jobs is not None and jobs < 1:
+        raise UserError(f"--jobs must be at least 1, got {jobs}")
     again = again or f"goodness reproduce {shlex.join(labels)} --scale {pool.scale.name}"
     how = How(device=device, data_dir=None if data_dir is None else str(from_home(data_dir).resolve()))
     with contextlib.ExitStack() as stack:

@@ -14,11 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from goodness.durable import is_number
 from goodness.errors import RunError, UserError
 from goodness.runs import Run, environment_of
 from goodness.stats import MeanAndStd, mean_and_std
 from goodness.sweep.cell import Cell, CellFolder
-from goodness.sweep.predicted import order_of_tests
+from goodness.sweep.predicted import accuracy_of_tests, order_of_tests
 from goodness.sweep.state import difference, standing
 
 SCORES = {
@@ -29,6 +30,8 @@ SCORES = {
 }
 """What is averaged, and how tables call it. A backpropagation control's own accuracy stands under s1."""
 VERSIONS = ("goodness", "torch", "source")
+ROUNDING = 1e-6
+"""By how much two counts of the same images may differ."""
 HASH = re.compile(r"\b[0-9a-f]{64}\b")
 """Of which a reader sees the first letters."""
 
@@ -133,6 +136,12 @@ def _row(members: list[Cell], folder: Path, mixed_versions: bool) -> Row:
         if len(values) > 1:
             words = f"{key}: {' and '.join(HASH.sub(lambda found: found[0][:12], value) for value in values)}"
             (notes if mixed_versions and key in VERSIONS else trouble).append(words)
+    trained = {one.weights_sha256: one.seed for one in found if one.scores}
+    trouble += [
+        f"weights: seeds {trained[one.weights_sha256]} and {one.seed} have the same, so they are one training"
+        for one in found
+        if one.scores and trained[one.weights_sha256] != one.seed
+    ]
     return Row(
         name=first.group,
         preset=first.preset,
@@ -155,7 +164,7 @@ def _result(cell: Cell, folder: Path) -> CellResult:
         return _finished(cell, place, where)
     except (UserError, RunError) as trouble:
         return CellResult(**where, state="failed", trouble=str(trouble))
-    except (KeyError, TypeError, AttributeError) as trouble:
+    except (KeyError, TypeError, ValueError, AttributeError) as trouble:
         return CellResult(**where, state="failed", trouble=f"its files are not what a run writes ({trouble!r})")
 
 
@@ -169,9 +178,9 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
             raise UserError(f"{run.path} holds a run with {wrong}")
         result, environment = run.result, environment_of(run)
         reported = result["reported"]
-        scores[stage] = reported["accuracy"]
+        scores[stage] = _confirmed(run, "accuracy", "test")
         if "accuracy_tta" in reported:
-            scores[f"{stage}_tta"] = reported["accuracy_tta"]
+            scores[f"{stage}_tta"] = _confirmed(run, "accuracy_tta", "test_tta")
         lives = [environment, *environment.get("resumed", [])]
         for name in (*VERSIONS, "dtype"):
             seen = dict.fromkeys(str(life.get(name)) for life in lives)
@@ -183,6 +192,14 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
     device = str(environment_of(run).get("device_name"))
     sha256 = str(run.result["weights_sha256"])
     return CellResult(**where, state="done", scores=scores, facts=facts, device=device, weights_sha256=sha256)
+
+
+def _confirmed(run: Run, name: str, view: str) -> float:
+    """A reported accuracy that the run's own predictions have too."""
+    told, counted = run.result["reported"][name], accuracy_of_tests(run, view)
+    if not is_number(told) or abs(told - counted) > ROUNDING:
+        raise RunError(f"{run.path}: its result has an {name} of {told}, its predictions {counted:.6g}")
+    return told
 
 
 def _parts(joined: str | None) -> list[str]:

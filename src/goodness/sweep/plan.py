@@ -38,16 +38,17 @@ def make_cells(
     """
     if not names:
         raise UserError("name what to run: goodness sweep SUITE|PRESET ... --seeds 42,123,456")
+    for name in names:
+        if name not in suites and name not in presets:
+            raise UserError(f"unknown suite or preset '{name}': {nearest(name, [*suites, *presets])}")
     if scale is not None and not any(name in suites for name in names):
         raise UserError(f"a scale ('{scale}') is for suites, and {' and '.join(names)} are presets")
     found: list[Cell] = []
     for name in names:
         if name in suites:
             found += suites[name].cells(scale)
-        elif name in presets:
-            found.append(Cell(preset=name, seed=preset(name).seed))
         else:
-            raise UserError(f"unknown suite or preset '{name}': {nearest(name, [*suites, *presets])}")
+            found.append(Cell(preset=name, seed=preset(name).seed))
     if seeds is not None:
         wanted = list(dict.fromkeys(seeds))
         if not wanted:

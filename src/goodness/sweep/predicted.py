@@ -59,17 +59,27 @@ def read_predicted(run: Run, view: str = "test") -> Predicted:
 
 def order_of_tests(run: Run) -> str:
     """A hash of which test images were scored, in which order, under which labels. Each file is read once."""
-    for name in (PREDICTED, RunFolder(run.path, None).predictions_path("test").name):
+    return _seen(run, "test")[0]
+
+
+def accuracy_of_tests(run: Run, view: str = "test") -> float:
+    """The share of the test images that it has right, counted anew. Each file is read once."""
+    return _seen(run, view)[1]
+
+
+def _seen(run: Run, view: str) -> tuple[str, float]:
+    for name in (PREDICTED, RunFolder(run.path, None).predictions_path(view).name):
         file = run.path / name
         if file.is_file():
-            return _order(run.path, file.stat().st_mtime_ns, file.stat().st_size)
-    return _order(run.path, 0, 0)  # which says what is missing
+            return _read(run.path, view, file.stat().st_mtime_ns, file.stat().st_size)
+    return _read(run.path, view, 0, 0)  # which says what is missing
 
 
 @functools.lru_cache(maxsize=4096)
-def _order(path: Path, written: int, size: int) -> str:
-    seen = read_predicted(Run(path))
-    return hashlib.sha256(seen.indices.tobytes() + seen.labels.tobytes()).hexdigest()
+def _read(path: Path, view: str, written: int, size: int) -> tuple[str, float]:
+    seen = read_predicted(Run(path), view)
+    order = hashlib.sha256(seen.indices.tobytes() + seen.labels.tobytes()).hexdigest()
+    return order, float(seen.correct.mean()) if len(seen.labels) else 0.0
 
 
 def packed(views: Mapping[str, Predicted]) -> bytes:
@@ -98,5 +108,8 @@ def _unpacked(path: Path, view: str) -> Predicted:
         raise
     except Exception as trouble:  # a damaged archive can fail in any way
         raise RunError(f"{path} cannot be read ({trouble}); restore it from a copy") from trouble
+    if labels.ndim != 1 or not labels.shape == steps.shape == away.shape:
+        shapes = f"{labels.shape} labels, {steps.shape} steps, {away.shape} predictions"
+        raise RunError(f"{path} is of no use: {shapes}; restore it from a copy")
     classes = (labels + away).astype(np.int64)
     return Predicted(classes, labels.astype(np.int64), np.cumsum(steps, dtype=np.int64))
