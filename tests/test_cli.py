@@ -211,7 +211,7 @@ def test_presets_are_listed_with_their_differences(capsys: pytest.CaptureFixture
     [
         ["--seeds", "42", "--seeds", "123,456", "--json"],
         ["--seeds=42", "--json", "--seeds", "123,456"],
-        ["--json", "--seeds", "42", "123,456"],
+        ["--seeds=42", "123,456", "--json", "--seeds"],
     ],
 )
 def test_values_of_an_option_that_is_given_twice_are_all_taken(arguments: list[str]) -> None:

@@ -14,7 +14,10 @@ import pytest
 from made_up_runs import made_up
 
 from goodness.cli import main
+from goodness.errors import UserError
+from goodness.paper import extras
 from goodness.paper.findings import findings
+from goodness.paper.judged import judge
 from goodness.paper.measured import in_training, margins, mined_anew, separation
 from goodness.paper.pool import Pool
 from goodness.paper.publish import publish
@@ -185,6 +188,12 @@ def test_a_result_that_its_own_predictions_do_not_have_is_refused(
     assert main(["paper", "tab:freeriding", *where]) == 0
     (table,) = json.loads(capsys.readouterr().out)
     assert table["state"] != "complete"
+    verdict = judge(extras.findings()["two-blocks-suffice"], Pool.at("tiny", copied.path)).verdict
+    assert "Not read: gamma0, seed 42 (" in verdict.sentence
+    assert main(["reproduce", "tab:freeriding", *where[:-1], "--seeds", "42", "--jobs", "1"]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "but for 1 that lie there finished and are refused" in told
+    assert f"remove it to train it anew (rm -r {run})" in told
 
 
 def test_one_training_under_two_seeds_is_not_averaged(copied: Pool) -> None:
@@ -192,7 +201,7 @@ def test_one_training_under_two_seeds_is_not_averaged(copied: Pool) -> None:
     shutil.rmtree(second)
     shutil.copytree(first, second)
     of_file("config.json", lambda found: found.update(seed=123))(second)
-    assert "seeds 123 and 42 have the same" in Pool.at("tiny", copied.path).trouble("gamma0", [42, 123])
+    assert "seeds 42 and 123 have the same" in Pool.at("tiny", copied.path).trouble("gamma0", [42, 123])
 
 
 def test_a_run_that_lacks_its_last_epoch_leaves_its_table_incomplete(
@@ -225,6 +234,19 @@ def test_published_predictions_of_another_shape_are_called_damaged_and_made_good
     assert "is of no use" in Pool.at("tiny", out).look("gamma0", 42).why
     publish([trained.path], out, figures=False)
     assert file.read_bytes() == before
+
+
+def test_a_link_that_leads_to_itself_is_no_place_to_publish(trained: Pool, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(UserError, match="loop"):
+        publish([trained.path], tmp_path / "loop", figures=False)
+
+
+def test_a_file_in_a_folders_place_is_told_with_what_to_do(copied: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+    (copied.path / "tables").write_text("")
+    asked = ["--scale", "tiny", "--out", str(copied.path), "--seeds", "42", "--jobs", "1"]
+    assert main(["reproduce", "tab:freeriding", *asked]) == 2
+    assert "tables: File exists; a file stands where a folder belongs" in " ".join(capsys.readouterr().err.split())
 
 
 @pytest.mark.parametrize("content", ["", "[]", '{"preset": "gamma0", "seed": Infinity}'])

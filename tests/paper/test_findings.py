@@ -325,7 +325,7 @@ def test_one_family_that_fails_fails_the_dissociation(pool: Pool) -> None:
     pool.add("cifar100-gamma0", healthy([68.0, 68.2, 68.1], 4.8))
     pool.add("cifar100-gated", healthy([68.0, 68.2, 68.1], 1.0))
     assert verdict("dissociation", pool.runs).outcome == "holds"
-    pool.add("l8-gamma0", healthy([86.0, 86.1], 2.6)).add("l8-lcff", healthy([86.1, 86.0], 0.5))
+    pool.add("l8-gamma0", healthy([86.0, 86.1], 2.6)).add("l8-lcff", healthy([80.1, 80.0], 0.5))
     assert verdict("dissociation", pool.runs).outcome == "holds", "two seeds of a family decide nothing"
     pool.add("gamma0", healthy([90.0, 90.1, 90.2], 2.6)).add("lcff", healthy([89.0, 91.0, 89.5], 0.5))
     found = verdict("dissociation", pool.runs)

@@ -57,7 +57,9 @@ def setting(**more: Any) -> list[str]:
     [
         ([], "name what to run: goodness sweep SUITE|PRESET"),
         (["dem"], "unknown suite or preset 'dem': did you mean 'demo'"),
-        (["demo", "--seeds", "1,two"], "--seeds takes whole numbers of at least 0, as 42,123,456; got 'two'"),
+        (["demo", "--seeds", "1,two"], "--seeds takes whole numbers of at most 18 digits, as 42,123,456; got 'two'"),
+        (["demo", "--seeds", "1" * 19], "whole numbers of at most 18 digits"),
+        (["nope", "--scale", "tiny"], "unknown suite or preset 'nope'"),
         (["demo", "--seeds", "-1"], "--seeds"),
         (["demo", "--seeds", ","], "at least one seed"),
         (["demo", "--set", "epochs"], "--set takes field=value, such as epochs=60; got 'epochs'"),

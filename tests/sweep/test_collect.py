@@ -10,12 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from fake_cells import begin, cells, finish
 
-from goodness.durable import write_json
+from goodness.durable import read_json, write_json
 from goodness.errors import UserError
+from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import collect
+from goodness.sweep.predicted import Predicted
 from goodness.sweep.tables import as_dict, csv_text, markdown, write_results
 from tiny_runs import blobs_at_hand
 
@@ -173,3 +176,21 @@ def test_the_files_say_the_same(tmp_path: Path) -> None:
     assert written == json.loads(json.dumps(as_dict(results)))
     assert written["rows"][0]["cells"][1]["weights_sha256"] == f"{2:064d}"
     assert csv_text(results).count("\n") == 2
+
+
+def test_one_training_under_two_seeds_has_no_mean_whatever_its_stage_2(tmp_path: Path) -> None:
+    both = cells(1, 2, readout=True)
+    for cell in both:
+        finish(cell, tmp_path / cell.folder_name)
+        finish(cell, tmp_path / cell.folder_name, readout=True)
+    assert collect(both, tmp_path).rows[0].status == "complete"
+    path = CellFolder(tmp_path / both[1].folder_name).run.path / "result.json"
+    write_json(path, {**read_json(path), "weights_sha256": f"{1:064d}"})
+    assert collect(both, tmp_path).rows[0].status == "refused"
+
+
+def test_images_are_the_same_only_with_the_same_labels_in_the_same_order() -> None:
+    one = Predicted(np.array([1, 2]), np.array([1, 1]), np.array([4, 7]))
+    assert one.is_of_same_images(Predicted(np.array([0, 0]), np.array([1, 1]), np.array([4, 7])))
+    assert not one.is_of_same_images(Predicted(one.classes, np.array([1, 0]), one.indices))
+    assert not one.is_of_same_images(Predicted(one.classes, one.labels, np.array([7, 4])))

@@ -149,7 +149,9 @@ def reproduce_command(arguments: list[str]) -> int:
     for (preset, seed), why in list(made.failed.items())[:5]:
         err.print(f"missing: {preset}, seed {seed} ({why})", markup=False, soft_wrap=True)
     if made.failed:
-        err.print(f"{len(made.failed)} runs are missing; the same command tries them again")
+        finished = sum(pool.standing(*need).state == "done" for need in made.failed)
+        stuck = f", but for {finished} that lie there finished and are refused" if finished else ""
+        err.print(f"{len(made.failed)} runs are missing; the same command tries them again{stuck}", soft_wrap=True)
     refused = [one.table.label for one in made.tables if one.is_refused]
     if refused:
         err.print(f"not all runs could be used, the tables say why: {', '.join(refused)}", markup=False, soft_wrap=True)

@@ -131,7 +131,7 @@ def seeds_of_words(given: tuple[str, ...]) -> list[int]:
     words = [word for one in given for word in one.replace(",", " ").split()]
     wrong = [word[:40] for word in words if not word.isdecimal() or len(word) > 18]
     if wrong:
-        raise UserError(f"--seeds takes whole numbers of at least 0, as 42,123,456; got '{wrong[0]}'")
+        raise UserError(f"--seeds takes whole numbers of at most 18 digits, as 42,123,456; got '{wrong[0]}'")
     if given and not words:
         raise UserError("--seeds needs at least one seed, as 42,123,456")
     return [int(word) for word in words]

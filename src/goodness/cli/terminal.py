@@ -91,7 +91,7 @@ def values_of(flag: str, arguments: list[str]) -> list[str]:
     taking = False
     for argument in arguments:
         if argument.startswith("--"):
-            taking = argument == flag
+            taking = argument == flag or argument.startswith(f"{flag}=")
             if argument.startswith(f"{flag}="):
                 values.append(argument.partition("=")[2])
         elif taking:
@@ -108,8 +108,8 @@ def gathered(flag: str, arguments: list[str]) -> list[str]:
     taking = False
     for argument in arguments[places[0] :]:
         if argument.startswith("--"):
-            taking = argument == flag
-        if not taking and not argument.startswith(f"{flag}="):
+            taking = argument == flag or argument.startswith(f"{flag}=")
+        if not taking:
             others.append(argument)
     return [*arguments[: places[0]], flag, *values_of(flag, arguments), *others]
 

@@ -53,6 +53,7 @@ class Ours:
 
 
 DERIVED = -1
+NO_MEASURE = "the last epoch in its metrics.jsonl lacks a measure of blocks"
 REFUSED, UNREADABLE = "refused", "unreadable"
 OF_NO_USE = (REFUSED, UNREADABLE, readers.NO_BLOCKS)
 """Why a cell is empty though its runs are finished: a table with such a cell is not complete."""
@@ -186,6 +187,8 @@ class _Filler:
             if isinstance(rule, OfPair):
                 return self._of_pair(rule, wanted)
         except Unreadable as why:
+            if str(why) == readers.NO_BLOCKS and isinstance(rule, OfPair):
+                self.trouble.append(f"{' or '.join(rule.presets)}: {NO_MEASURE}")
             return Ours(wanted=wanted, why=str(why))
         if is_left_out(cell) or not readers.is_readable(cell):
             return Ours(why=CITED if self._is_cited(cell.row) else NO_SINGLE_RUN)
@@ -226,7 +229,7 @@ class _Filler:
             except Unreadable as reason:
                 why = str(reason)
                 if why == readers.NO_BLOCKS:
-                    self.trouble.append(f"{run.path}: the last epoch in its metrics.jsonl lacks a measure of blocks")
+                    self.trouble.append(f"{run.path}: {NO_MEASURE}")
             except (UserError, RunError, OSError, *DAMAGE) as reason:
                 why = UNREADABLE
                 self.trouble.append(f"{run.path}: {reason}")

@@ -67,6 +67,10 @@ def _refused(finding: Extra, pool: Pool, seeds: Sequence[int] | None) -> list[st
         if wanted and (trouble := pool.trouble(preset, wanted, finding.readout)):
             accept = "; --mixed-versions accepts it" if are_versions(trouble) else ""
             found.append(f"{preset}, whose runs are not of one kind ({trouble}{accept})")
+            continue
+        for seed in wanted:
+            if pool.standing(preset, seed).state == "done" and (why := pool.look(preset, seed).why):
+                found.append(f"{preset}, seed {seed} ({why})")
     return found
 
 

@@ -234,7 +234,9 @@ def gain_grows(runs: Runs, by_classes: dict[int, tuple[str, ...]], least: int, p
     """
 
     def gain(run: Run) -> float | None:
-        one, two = of.accuracy(run), of.readout_accuracy(run)
+        one, two = of.accuracy(run, tta=True), of.readout_accuracy(run, tta=True)
+        if one is None or two is None:
+            one, two = of.accuracy(run), of.readout_accuracy(run)
         return None if one is None or two is None else two - one
 
     points: list[tuple[int, float]] = []

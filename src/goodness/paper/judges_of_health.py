@@ -70,10 +70,9 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
         ]
         return nothing_yet([family.presets[0] for family in families], papers)
     deciding = [one for one in judged if one.n >= LEAST] or judged
-    outcome: Outcome = HOLDS if all(one.outcome == HOLDS for one in deciding) else OPEN
-    if any(one.outcome == FAILS for one in judged):
-        outcome = FAILS
-    chosen = next(one for one in (*deciding, *judged) if one.outcome == outcome)
+    outcomes = {one.outcome for one in deciding}
+    outcome: Outcome = FAILS if FAILS in outcomes else OPEN if OPEN in outcomes else HOLDS
+    chosen = next(one for one in deciding if one.outcome == outcome)
     details = tuple(row for one in judged for row in one.details)
     sentence = " ".join(one.sentence for one in sorted(judged, key=lambda one: one is not chosen))  # what decides first
     return replace(chosen, outcome=outcome, sentence=sentence, details=details)

@@ -38,7 +38,7 @@ def named(label: str, also: Iterable[str] = ()) -> Named:
     the nearest; `also` are words that would have been understood too.
     """
     kind, _, name = label.rpartition(":")
-    if kind in ("", "tab") and (numbered := re.fullmatch(r"(?:table )?(\d+)", name.lower())):
+    if kind in ("", "tab") and (numbered := re.fullmatch(r"(?:table )?(\d{1,4})", name.lower())):
         kind, name = "tab", next((one.label for one in paper_tables() if one.about.number == int(numbered[1])), name)
     known: dict[str, Mapping[str, Any]] = {
         "tab": {one.label: one for one in paper_tables()},

@@ -139,8 +139,8 @@ def reproduce(
             f" that lacks {len(missing)} runs, and nothing is trained there" if missing else ", which stays as it is"
         )
         raise UserError(
-            f"{pool.path} is a publication{lacks}; choose another --out with --published {pool.path}"
-            + (", then publish that" if missing else f", or read it: goodness paper --out {pool.path}")
+            f"{pool.path} is a publication{lacks}; choose another --out with --published {shlex.quote(str(pool.path))}"
+            + (", then publish that" if missing else ", or read it with goodness paper")
         )
     if jobs is not None and jobs < 1:
         raise UserError(f"--jobs must be at least 1, got {jobs}")

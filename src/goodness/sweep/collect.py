@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -53,6 +54,9 @@ class CellResult:
     """What must be the same within a group, by name."""
     device: str = ""
     weights_sha256: str = ""
+    """Of its last stage."""
+    trainings: tuple[str, ...] = ()
+    """The same of every stage: no two runs have one in common."""
     trouble: str = ""
 
 
@@ -136,12 +140,10 @@ def _row(members: list[Cell], folder: Path, mixed_versions: bool) -> Row:
         if len(values) > 1:
             words = f"{key}: {' and '.join(HASH.sub(lambda found: found[0][:12], value) for value in values)}"
             (notes if mixed_versions and key in VERSIONS else trouble).append(words)
-    trained = {one.weights_sha256: one.seed for one in found if one.scores}
-    trouble += [
-        f"weights: seeds {trained[one.weights_sha256]} and {one.seed} have the same, so they are one training"
-        for one in found
-        if one.scores and trained[one.weights_sha256] != one.seed
-    ]
+    trained = {weights: one.seed for one in found for weights in one.trainings}
+    twins = [{one.seed, trained[weights]} for one in found for weights in one.trainings if trained[weights] != one.seed]
+    for pair in {tuple(sorted(pair)) for pair in twins}:
+        trouble.append(f"weights: seeds {pair[0]} and {pair[1]} have the same, so they are one training")
     return Row(
         name=first.group,
         preset=first.preset,
@@ -190,15 +192,26 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
         facts["test images and their order"] = order_of_tests(run)
     run = place.readout if runs else place.run
     device = str(environment_of(run).get("device_name"))
-    sha256 = str(run.result["weights_sha256"])
-    return CellResult(**where, state="done", scores=scores, facts=facts, device=device, weights_sha256=sha256)
+    trainings = tuple(str(one.result["weights_sha256"]) for one in (place.run, *runs.values()))
+    return CellResult(
+        **where,
+        state="done",
+        scores=scores,
+        facts=facts,
+        device=device,
+        weights_sha256=trainings[-1],
+        trainings=trainings,
+    )
 
 
 def _confirmed(run: Run, name: str, view: str) -> float:
     """A reported accuracy that the run's own predictions have too."""
     told, counted = run.result["reported"][name], accuracy_of_tests(run, view)
     if not is_number(told) or abs(told - counted) > ROUNDING:
-        raise RunError(f"{run.path}: its result has an {name} of {told}, its predictions {counted:.6g}")
+        raise RunError(
+            f"{run.path}: its result has an {name} of {told}, its predictions {counted:.6g}; restore it from a copy, "
+            f"or remove it to train it anew (rm -r {shlex.quote(str(run.path))})"
+        )
     return told
 
 
