@@ -14,11 +14,13 @@ from rich.console import Console
 
 from goodness.cli import main
 from goodness.errors import UserError
+from goodness.paper.filled import fill
 from goodness.paper.numbers import tables
 from goodness.paper.pool import Pool
 from goodness.paper.reproduce import plan
+from goodness.paper.suites import paper_table
 from goodness.paper.verdicts import Verdict
-from goodness.report.paper_tables import overview
+from goodness.report.paper_tables import filled_table, findings_table, overview
 
 
 def said(capsys: pytest.CaptureFixture[str]) -> str:
@@ -107,6 +109,36 @@ def test_paper_prints_one_table(trained: Pool, capsys: pytest.CaptureFixture[str
     assert one["is_near"] is None  # at this scale nothing is held against the paper
 
 
+@pytest.mark.parametrize(("width", "is_whole"), [(80, False), (200, True)])
+def test_a_table_too_wide_for_the_terminal_has_a_line_a_number(trained: Pool, width: int, is_whole: bool) -> None:
+    filled = fill(paper_table("freeriding"), trained)
+    written = io.StringIO()
+    Console(width=width, file=written).print(filled_table(filled, width))
+    lines = [[word.strip() for word in line.split("│")[1:-1]] for line in written.getvalue().splitlines()]
+    (ours,) = [filled.ours[cell.row, cell.column] for cell in filled.table.cells if cell.printed == "91.98"]
+    assert ours.score is not None
+    told = f"{ours.score.mean:.2f}"
+    found = [line for line in lines if any(word.startswith(told) for word in line)]
+    assert all(len(line) == (8 if is_whole else 4) for line in found)
+    assert any(line[1] == "ours" if is_whole else line[1:3] == ["Val", "91.98 %"] for line in found)
+    assert max(map(len, written.getvalue().splitlines())) <= width
+
+
+def test_a_list_of_findings_has_what_decides_and_says_where_the_rest_is() -> None:
+    row = {"outcome": "holds", "runs": {"needed": 6, "done": 6}, "estimate": 1.0, "size": "", "beside": ()}
+    rows = [
+        {**row, "name": "alone", "sentence": "It is so."},
+        {**row, "name": "apart", "sentence": "It is so here.", "beside": ("Not there.",), "size": "digits, 5 epochs"},
+    ]
+    written = io.StringIO()
+    Console(width=120, file=written).print(findings_table(rows))
+    told = written.getvalue()
+    assert "It is so here. (1 more: goodness paper finding:apart)" in told
+    assert "It is so. " in told
+    assert "Not there" not in told
+    assert "Not all of these runs learned as long" in told
+
+
 def test_paper_says_of_a_figure_what_it_needs_and_where_it_lies(
     copied: Pool, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -122,7 +154,7 @@ def test_paper_says_of_a_figure_what_it_needs_and_where_it_lies(
     assert main(["paper", "magnitude_vs_sep", *where]) == 0  # of no table
     told = said(capsys)
     assert f"not drawn yet: goodness reproduce fig:magnitude_vs_sep --scale tiny --out {copied.path}" in told
-    assert "gamma0, seed 42: done" in told
+    assert " gamma0: done (seed" in told
     assert main(["paper", "magnitude_vs_sep", *where, "--seeds", "42,7", "--json"]) == 0
     make = f"goodness reproduce fig:magnitude_vs_sep --scale tiny --seeds 42,7 --out {copied.path}"
     assert json.loads(capsys.readouterr().out)[0]["make"] == make
@@ -145,7 +177,7 @@ def test_a_name_means_the_same_to_paper_and_to_reproduce(trained: Pool, capsys: 
     told = said(capsys)
     assert "Table 31, freeriding" in told
     assert "Figure freeriding" in told
-    assert "baseline, seed 42: not run" in told  # which the figure alone needs
+    assert " baseline: not run (seed 42)" in told  # which the figure alone needs
 
 
 def test_a_dry_run_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -189,7 +189,7 @@ def test_a_result_that_its_own_predictions_do_not_have_is_refused(
     (table,) = json.loads(capsys.readouterr().out)
     assert table["state"] != "complete"
     verdict = judge(extras.findings()["two-blocks-suffice"], Pool.at("tiny", copied.path)).verdict
-    assert "Not read: gamma0, seed 42 (" in verdict.sentence
+    assert "Not read: gamma0, seed 42 (" in verdict.in_words
     assert main(["reproduce", "tab:freeriding", *where[:-1], "--seeds", "42", "--jobs", "1"]) == 1
     told = " ".join(capsys.readouterr().err.split())
     assert "but for 1 that lie there finished and are refused" in told

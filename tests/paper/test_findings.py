@@ -175,7 +175,8 @@ def test_runs_of_another_size_than_the_papers_are_named_as_such(pool: Pool) -> N
     pool.add("cp-fair", [{"accuracy": 91.0, **small}] * 3).add("cp-fair-no-ema", {"accuracy": 90.0})
     found = verdict("moving-average-is-load-bearing", pool.runs)
     assert found.outcome == "holds"
-    assert found.sentence.endswith("Not at the paper's size: digits, 5 epochs.")
+    assert found.size == "digits, 5 epochs"
+    assert found.in_words.endswith("Not at the paper's size: digits, 5 epochs.")
 
 
 def test_seeds_are_paired_and_those_without_a_partner_left_out(tmp_path: Path) -> None:
@@ -334,8 +335,9 @@ def test_one_family_that_fails_fails_the_dissociation(pool: Pool) -> None:
     pool.add("d128-gamma0", healthy([86.0, 86.1, 86.2], 2.6)).add("d128-lcff", healthy([80.0, 80.1, 80.0], 0.5))
     found = verdict("dissociation", pool.runs)
     assert found.outcome == "does not hold"
-    assert "CIFAR-100" in found.sentence
-    assert "L4/D128" in found.sentence
+    assert "L4/D128" in found.sentence, "what decides comes first"
+    families = ("CIFAR-100", "CIFAR-10, L8/D128", "CIFAR-10, L4/D256")
+    assert sorted(one.partition(":")[0] for one in found.beside) == sorted(families)
 
 
 @pytest.mark.parametrize(

@@ -79,9 +79,8 @@ def test_paper_shows_one_finding(judged: Pool, capsys: pytest.CaptureFixture[str
     finding = extras.findings()[MINING]
     assert finding.about in told
     assert finding.rule in told
-    assert "  cp-fair, seed 42: done" in told
-    assert "  cp-fair, seed 123: not run" in told
-    assert f"2 of 4 runs done; the rest: goodness reproduce finding:{MINING} --scale tiny" in told
+    assert "  cp-fair: done (seed 42), not run (seed 123)" in told
+    assert f"Runs: 2 of 4 done; the rest: goodness reproduce finding:{MINING} --scale tiny" in told
     assert "Verdict: cannot be told yet" in told
     assert ", n = 1 seed; the paper: 0.45" in told
     assert main(["paper", "finding:dissociation", "dissociation", *where, "--json"]) == 0
@@ -130,8 +129,8 @@ def test_a_dry_run_lists_what_a_finding_lacks(
 
 def test_a_verdict_says_which_runs_it_did_not_read(copied: Pool) -> None:
     truncation = extras.findings()["two-blocks-suffice"]
-    assert "Not read" not in judge(truncation, copied).verdict.sentence
+    assert "Not read" not in judge(truncation, copied).verdict.in_words
     spoiled = copied.path / copied.cell("gamma0", 123).folder_name / "run" / "environment.json"
     write_json(spoiled, {**read_json(spoiled), "goodness": "0.0.1"})
-    said = judge(truncation, again(copied)).verdict.sentence
+    said = judge(truncation, again(copied)).verdict.in_words
     assert "Not read: gamma0, whose runs are not of one kind (goodness: 0.1.0 and 0.0.1; --mixed-versions" in said

@@ -102,7 +102,7 @@ def paper_command(arguments: list[str]) -> int:
         if one.table:
             _print_table(fill(one.table, pool, seeds))
         elif one.figure:
-            _print_figure(_figure(one.figure, pool, seeds), pool)
+            _print_figure(one.figure, pool, seeds)
         elif one.finding:
             _print_lines(judged.lines(judged.judge(one.finding, pool, seeds)))
     needs = union(part.needs(pool.scale, seeds) for one in asked for part in one)
@@ -263,9 +263,10 @@ def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) -> dict[str,
     }
 
 
-def _print_figure(told: dict[str, Any], pool: Pool) -> None:
+def _print_figure(figure: extras.Extra, pool: Pool, seeds: list[int] | None) -> None:
+    told = _figure(figure, pool, seeds)
     lines = [f"Figure {told['label']}: {told['caption']}"]
-    lines += [f"  {one['preset']}, seed {one['seed']}: {one['stands']}" for one in told["needs"]]
+    lines += [f"  {line}" for line in pool.standings(figure.needs(pool.scale, seeds))]
     left = f", the rest take about {duration(told['seconds_left'])} on {pool.scale.machine}"
     lines.append(f"{told['stands']}{left if told['seconds_left'] else ''}")
     lines.append(f"drawn: {', '.join(told['files'])}" if told["files"] else f"not drawn yet: {told['make']}")
@@ -273,7 +274,7 @@ def _print_figure(told: dict[str, Any], pool: Pool) -> None:
 
 
 def _print_table(filled: Filled) -> None:
-    out.print(filled_table(filled))
+    out.print(filled_table(filled, out.width))
     _print_lines(remarks(filled))
 
 

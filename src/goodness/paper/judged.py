@@ -55,7 +55,7 @@ def judge(finding: Extra, pool: Pool, seeds: Sequence[int] | None = None) -> Jud
     except RunError as trouble:
         verdict = not_to_be_told(str(trouble))
     if refused := _refused(finding, pool, seeds):
-        verdict = replace(verdict, sentence=f"{verdict.sentence} Not read: {'; '.join(refused)}.")
+        verdict = replace(verdict, beside=(*verdict.beside, f"Not read: {'; '.join(refused)}."))
     return Judged(finding, pool, needs, pool.missing(needs), verdict, seeds)
 
 
@@ -102,21 +102,21 @@ def as_dict(judged: Judged) -> dict[str, Any]:
 
 
 def lines(judged: Judged) -> list[str]:
-    """What it says, its rule, its runs, the verdict and the numbers behind it."""
+    """What it says, the verdict and the numbers behind it; then its rule and its runs."""
     one, pool, verdict = judged.finding, judged.pool, judged.verdict
-    told = [f"Finding {one.name}: {one.about}", f"In the paper: {one.where}", f"Rule: {one.rule}", "Runs:"]
-    for (preset, seed), readout in judged.needs.items():
-        told.append(f"  {preset}, seed {seed}: {pool.look(preset, seed, readout).why or 'done'}")
-    left = f"; the rest: {judged.make}" if judged.missing else ""
-    told += [f"{judged.done} of {len(judged.needs)} runs done{left}", f"Verdict: {verdict.outcome}"]
-    told.append(verdict.sentence)
+    told = [f"Finding {one.name}: {one.about}", f"Verdict: {verdict.outcome}", verdict.sentence]
+    told += [f"  {more}" for more in verdict.beside]
+    told += filter(None, [verdict.sized])
     if verdict.what:
         papers = "" if verdict.paper is not None else "; the paper has no number for it"
         told.append(f"{verdict.what}: {_in_full(verdict)}{papers}")
     if verdict.details:
         told.append("In detail:")
         told += [f"  {detail.what}: {_in_full(detail)}" for detail in verdict.details]
-    return told
+    left = f"; the rest: {judged.make}" if judged.missing else ""
+    told += [f"Rule: {one.rule}", f"In the paper: {one.where}"]
+    told.append(f"Runs: {judged.done} of {len(judged.needs)} done{left}")
+    return told + [f"  {line}" for line in pool.standings(judged.needs)]
 
 
 def _in_full(one: Verdict | Measured) -> str:
@@ -174,7 +174,10 @@ def markdown(all_judged: Sequence[Judged]) -> str:
             )
         )
     text += ["", "## What the runs say", ""]
-    text += [f"- **{one.finding.name}** ({one.finding.about}) {one.verdict.sentence}" for one in all_judged]
+    for one in all_judged:
+        said = " ".join(filter(None, (one.verdict.sentence, one.verdict.sized)))
+        text.append(f"- **{one.finding.name}** ({one.finding.about}) {said}")
+        text += [f"  - {more}" for more in one.verdict.beside]
     return "\n".join(text) + "\n"
 
 
@@ -209,6 +212,7 @@ def csv_text(all_judged: Sequence[Judged]) -> str:
             "runs_done": judged.done,
             "runs_needed": len(judged.needs),
             "scale": judged.pool.scale.name,
+            "sentence": judged.verdict.in_words,
         }
         writer.writerow({name: "" if row[name] is None else row[name] for name in CSV_COLUMNS})
     return text.getvalue()

@@ -74,8 +74,8 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
     outcome: Outcome = FAILS if FAILS in outcomes else OPEN if OPEN in outcomes else HOLDS
     chosen = next(one for one in deciding if one.outcome == outcome)
     details = tuple(row for one in judged for row in one.details)
-    sentence = " ".join(one.sentence for one in sorted(judged, key=lambda one: one is not chosen))  # what decides first
-    return replace(chosen, outcome=outcome, sentence=sentence, details=details)
+    beside = tuple(one.sentence for one in judged if one is not chosen)
+    return replace(chosen, outcome=outcome, beside=beside, details=details)
 
 
 def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:

@@ -145,6 +145,21 @@ class Pool:
         lacking = f", {half} more without Stage 2" if half else ""
         return f"{whole} of {len(needs)} runs{lacking}"
 
+    def standings(self, needs: Needs) -> list[str]:
+        """A line a preset: `gamma0: done (seed 42), not run (seeds 123, 456)`."""
+        found: dict[str, dict[str, list[int]]] = {}
+        for (preset, seed), readout in needs.items():
+            stands = self.look(preset, seed, readout).why or "done"
+            found.setdefault(preset, {}).setdefault(stands, []).append(seed)
+        return [
+            f"{preset}: "
+            + ", ".join(
+                f"{stands} (seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})"
+                for stands, seeds in by_standing.items()
+            )
+            for preset, by_standing in found.items()
+        ]
+
     def without_stage_2(self, needs: Needs) -> int:
         """How many have all that is needed but a second stage."""
         return sum(self.run(*need) is not None for need in self.missing(needs))

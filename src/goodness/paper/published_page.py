@@ -271,7 +271,7 @@ def _figures(drawn: Iterable[extras.Extra], undrawn: list[str]) -> str:
 
 
 def _findings(verdicts: Iterable[judged.Judged]) -> str:
-    numbers = f"[Estimates, intervals and n]({judged.MARKDOWN}) ([CSV]({judged.CSV}))."
+    numbers = f"What decides each; [estimates, intervals, n and all else]({judged.MARKDOWN}) ([CSV]({judged.CSV}))."
     lines = ["## Findings", "", numbers, "", "| finding | outcome | what the runs say |", "|---|---|---|"]
     lines += [markdown_line((one.finding.name, one.verdict.outcome, one.verdict.sentence)) for one in verdicts]
     return "\n".join(lines)

@@ -50,8 +50,23 @@ class Verdict(Measured):
 
     outcome: Outcome
     sentence: str
+    """What decides."""
+    beside: tuple[str, ...] = ()
+    """What else the runs say, a sentence each."""
+    size: str = ""
+    """Data and epochs of runs that are not of the paper's size; empty where all are."""
     what: str = ""
     details: tuple[Measured, ...] = ()
+
+    @property
+    def sized(self) -> str:
+        """A sentence on runs that are not of the paper's size."""
+        return f"Not at the paper's size: {self.size}." if self.size else ""
+
+    @property
+    def in_words(self) -> str:
+        """All that is said, in one line."""
+        return " ".join(filter(None, (self.sentence, *self.beside, self.sized)))
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -93,7 +108,7 @@ class Finding:
             for preset, by_seed in mine.items()
         }
         if found.estimate is not None and any(other.values()):
-            found = replace(found, sentence=f"{found.sentence} Not at the paper's size: {settings(other)}.")
+            found = replace(found, size=settings(other))
         return found
 
     def _read(self, by_seed: Mapping[int, Run]) -> Mapping[int, Run]:

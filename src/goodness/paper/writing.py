@@ -36,11 +36,7 @@ def grid(filled: Filled) -> Grid:
     cells = {(cell.row, cell.column): cell for cell in filled.table.cells}
     rows, columns = dict.fromkeys(row for row, _ in cells), dict.fromkeys(column for _, column in cells)
     if len(columns) > WIDEST or len(cells) < 0.6 * len(rows) * len(columns):
-        each = [
-            (cell.row, cell.column, printed(cell), shown(cell, filled.ours[cell.row, cell.column]))
-            for cell in filled.table.cells
-        ]
-        return Grid(("row", "column", "paper", "ours"), tuple(each))
+        return by_cell(filled)
     lines: list[tuple[str, ...]] = []
     for row in rows:
         there = [cells.get((row, column)) for column in columns]
@@ -48,6 +44,15 @@ def grid(filled: Filled) -> Grid:
         ours = ("" if cell is None else shown(cell, filled.ours[cell.row, cell.column]) for cell in there)
         lines.append(("", "ours", *ours))
     return Grid(("", "", *columns), tuple(lines))
+
+
+def by_cell(filled: Filled) -> Grid:
+    """A line a cell: any number of columns fits any page."""
+    each = [
+        (cell.row, cell.column, printed(cell), shown(cell, filled.ours[cell.row, cell.column]))
+        for cell in filled.table.cells
+    ]
+    return Grid(("row", "column", "paper", "ours"), tuple(each))
 
 
 def printed(cell: Cell) -> str:

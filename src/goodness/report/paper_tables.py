@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from goodness.paper.filled import Filled
-from goodness.paper.writing import grid, title
+from goodness.paper.writing import Grid, by_cell, grid, title
 
 ROOM = 120
 """Letters of a line that also has room for what a table shows."""
@@ -66,22 +66,44 @@ def _roughly(seconds: float) -> str:
 
 
 def findings_table(rows: Sequence[dict[str, Any]]) -> Table:
-    """The paper's findings, and what our runs say of them."""
-    table = Table(title="The paper's findings, on our runs", title_justify="left")
+    """The paper's findings, and what decides our runs' verdict on each."""
+    table = Table(title="The paper's findings, on our runs", title_justify="left", show_lines=True)
     table.add_column("finding", no_wrap=True)
     table.add_column("why", overflow="fold")
     for row in rows:
         stands = f"{row['name']}\n{row['outcome']} ({row['runs']['done']} of {row['runs']['needed']} runs)"
-        table.add_row(escape(stands), escape(row["sentence"]))
+        more = f" ({len(row['beside'])} more: goodness paper finding:{row['name']})" if row["beside"] else ""
+        table.add_row(escape(stands), escape(f"{row['sentence']}{more}"))
+    if any(row["size"] for row in rows):
+        table.caption = "None of these runs learned as long, and on the same data, as the paper's."
+        if not all(row["size"] for row in rows if row["estimate"] is not None):
+            table.caption = "Not all of these runs learned as long, and on the same data, as the paper's."
+        table.caption_justify = "left"
     return table
 
 
-def filled_table(filled: Filled) -> Table:
-    """One table, ours beside the paper's."""
+def filled_table(filled: Filled, width: int) -> Table:
+    """One table, ours beside the paper's: as the paper lays it out where a line has room, else a line a number."""
     found = grid(filled)
+    if _width(found) > width:
+        found = by_cell(filled)
+    is_by_cell = found.headings[:2] == ("row", "column")
     table = Table(title=escape(title(filled)), title_justify="left")
     for place, heading in enumerate(found.headings):
         table.add_column(escape(heading), justify="left" if place < 2 else "right", overflow="fold")
+    above = ""
     for line in found.lines:
-        table.add_row(*map(escape, line), style="bold" if line[1] == "ours" else None)
+        if is_by_cell:
+            if line[0] != above:
+                table.add_section()
+            row, above = "" if line[0] == above else line[0], line[0]
+            table.add_row(escape(row), *map(escape, line[1:3]), f"[bold]{escape(line[3])}[/]")
+        else:
+            table.add_row(*map(escape, line), style="bold" if line[1] == "ours" else None)
     return table
+
+
+def _width(found: Grid) -> int:
+    """Letters of its longest line, borders and all, where nothing is folded."""
+    longest = [max(map(len, column)) for column in zip(found.headings, *found.lines)]
+    return sum(longest) + 3 * len(longest) + 1
