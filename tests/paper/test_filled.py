@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from trained_pools import train
 
+from goodness.durable import read_json, write_json
 from goodness.paper.filled import Filled, fill
 from goodness.paper.numbers import cell
 from goodness.paper.pool import Pool
@@ -76,3 +77,11 @@ def test_pairs_on_images_that_are_not_mirrored_are_compared_in_one_view(tmp_path
     assert table.ours["gamma=0 vs. cumulative", "Mean Delta acc"].why == "not run"
     assert any("in one view where images are not mirrored" in line for line in remarks(table))
     assert any(line.startswith("no TTA: ") for line in remarks(filled("main_dissociation", pool)))
+
+
+def test_a_table_says_where_its_data_came_from_and_names_no_folder(copied: Pool) -> None:
+    place = copied.path / copied.cell("gamma0", SEED).folder_name / "run" / "environment.json"
+    facts = read_json(place)
+    write_json(place, {**facts, "data": {"provenance": "/home/her/sets/digits.bin: lengths checked"}})
+    (line,) = [one for one in remarks(filled("gamma0_multiseed", copied)) if one.startswith("Runs on ")]
+    assert line.endswith("; data: digits.bin: lengths checked.")

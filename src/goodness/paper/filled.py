@@ -19,6 +19,7 @@ from goodness.paper.derived import BestOf, InTable, OfPair, derived
 from goodness.paper.numbers import Cell
 from goodness.paper.pool import Need, Pool
 from goodness.paper.readers import Unreadable
+from goodness.paper.reduced import without_place
 from goodness.paper.suites import PaperTable, all_seeds, is_left_out, runs_of, seeds_of
 from goodness.runs import Run, environment_of
 from goodness.stats import MeanAndStd, mean_and_std
@@ -77,7 +78,7 @@ class Filled:
     notes: Sequence[str] = ()
     """What a reader must know of runs that are used: that other versions made some of them."""
     made_by: Sequence[str] = ()
-    """Versions and devices of the runs."""
+    """Data, versions and devices of the runs, and where the data came from."""
     sources: Sequence[str] = ()
     """Hashes of the source code that made them: one, where all rows are of one version."""
     margins: of.ByBlock = of.mined_anew
@@ -274,5 +275,8 @@ class _Filler:
         self.noted.add(run.path)
         facts = environment_of(run)
         names = f"goodness {facts.get('goodness')}, torch {facts.get('torch')}, {facts.get('dtype')}"
-        self.made_by.append(f"{data} were made by {names}, on {facts.get('device_name')}")
+        origin = facts.get("data")
+        where = without_place(str(origin.get("provenance", ""))) if isinstance(origin, Mapping) else ""
+        read = f"; data: {where}" if where else ""
+        self.made_by.append(f"{data} were made by {names}, on {facts.get('device_name')}{read}")
         self.sources.append(str(facts.get("source")))

@@ -12,10 +12,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import partial
 
-from goodness.paper import judges, judges_of_health, judges_of_theory
+from goodness.paper import judges, judges_of_dissociation, judges_of_health, judges_of_theory
 from goodness.paper import measured as of
 from goodness.paper.accuracies import number
-from goodness.paper.judges_of_health import Family
+from goodness.paper.judges_of_dissociation import Family
 from goodness.paper.numbers import of_preset, table
 from goodness.paper.verdicts import IDLE, LOST, POINT, SPREAD, Finding
 from goodness.runs import Run
@@ -172,7 +172,7 @@ ALL = (
         "was enough; that never decided). Rules of one seed are left out of the extremes, and keep the others from a "
         f"verdict of equality (since 2026-11-16). {SINCE_76_RUNS}",
         presets=tuple(dict.fromkeys(preset for family in FAMILIES for preset in family.presets)),
-        judge=partial(judges_of_health.dissociation, families=FAMILIES),
+        judge=partial(judges_of_dissociation.dissociation, families=FAMILIES),
     ),
     Finding(
         name="mgc",

@@ -1,29 +1,24 @@
-"""Judges of findings on block health: who rides, whether accuracy follows, what goes along with it."""
+"""Judges of findings on block health: who rides, what goes along with it, what giving the gradient back does."""
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-
-import numpy as np
+from collections.abc import Callable, Sequence
 
 from goodness.paper import measured as of
 from goodness.paper.measured import Runs
 from goodness.paper.verdicts import (
     FAILS,
     HOLDS,
+    LEAST,
     OPEN,
     POINT,
     SEEDS,
-    SPREAD,
     Measured,
     Outcome,
     Verdict,
     measured,
     not_to_be_told,
     nothing_yet,
-    ratio_interval,
     told,
     too_few,
     written,
@@ -34,132 +29,9 @@ from goodness.stats import (
     correlation,
     equivalence,
     mean_interval,
-    paired_bootstrap,
 )
 
-LEAST = 3
-"""Seeds that a pair of rules must share to count."""
 WITH_ACCURACY = "Pearson's r with test accuracy"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Family:
-    """Runs that differ in their rule; `note` says in what else."""
-
-    name: str
-    presets: tuple[str, ...]
-    deepest: Mapping[str, float] = field(default_factory=dict)
-    """The deepest separation of each as the paper has it."""
-    apart: Mapping[tuple[str, str], float] = field(default_factory=dict)
-    """The paper's difference of two accuracies, in points, the first minus the second."""
-    note: str = ""
-
-    def ratio(self, a: str, b: str) -> float | None:
-        """The paper's separations of two, one over the other."""
-        return self.deepest[a] / self.deepest[b] if {a, b} <= self.deepest.keys() else None
-
-
-def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
-    """The deepest separation spreads, the accuracies do not: by family, and together."""
-    judged = [one for family in families if (one := _dissociation_of(runs, family)) is not None]
-    if not judged:
-        papers = [
-            Measured(what=f"{family.name}: spread of the deepest separation", paper=max(values) / min(values))
-            for family in families
-            if (values := list(family.deepest.values()))
-        ]
-        return nothing_yet([family.presets[0] for family in families], papers)
-    deciding = [one for one in judged if one.n >= LEAST] or judged
-    outcomes = {one.outcome for one in deciding}
-    outcome: Outcome = FAILS if FAILS in outcomes else OPEN if OPEN in outcomes else HOLDS
-    chosen = next(one for one in deciding if one.outcome == outcome)
-    details = tuple(row for one in judged for row in one.details)
-    beside = tuple(one.sentence for one in judged if one is not chosen)
-    return replace(chosen, outcome=outcome, beside=beside, details=details)
-
-
-def _dissociation_of(runs: Runs, family: Family) -> Verdict | None:
-    """One family's verdict: extremes of the deepest separation, and equivalence of every pair of accuracies."""
-
-    there = {preset: of.mean_of(runs, preset, of.deepest_separation) for preset in family.presets}
-    known = {preset: value for preset, value in there.items() if value is not None}
-    if len(known) < 2:
-        return None
-    seen = {preset: len(of.over_seeds(runs, preset, of.deepest_separation)) for preset in known}
-    told_by = [preset for preset in known if seen[preset] > 1]
-    told_by = told_by if len(told_by) > 1 else list(known)  # a rule of one seed has no interval to tell by
-    most, least = max(told_by, key=lambda one: known[one]), min(told_by, key=lambda one: known[one])
-    of_most, of_least = (of.over_seeds(runs, one, of.deepest_separation) for one in (most, least))
-    shared = {seed: (value, of_least[seed]) for seed, value in of_most.items() if seed in of_least}
-    details: list[Measured] = []
-    ratios = [high / low for high, low in shared.values() if low > 0 and high > 0]
-    is_wide, is_narrow = known[least] <= 0 < known[most], False
-    spread = ratio_interval(ratios) if ratios and len(ratios) == len(shared) and not is_wide else None
-    if spread is not None:
-        is_wide = spread.low is not None and spread.low >= SPREAD
-        is_narrow = spread.high is not None and spread.high < SPREAD
-        details.append(
-            measured(f"{family.name}: deepest separation, {most} over {least}", spread, paper=family.ratio(most, least))
-        )
-    pairs = {
-        (a, b): equivalence(list(points.values()), POINT)
-        for a, b in itertools.combinations(known, 2)
-        if (points := of.differences(runs, a, b, of.accuracy))
-    }
-    for (a, b), one in pairs.items():
-        details.append(measured(f"{family.name}: accuracy, {a} minus {b}, points", one.difference))
-    on_images = _on_images(runs, most, least)
-    if on_images is not None:
-        what = f"{family.name}: accuracy, {most} minus {least}, points, on the same images (these networks)"
-        details.append(measured(what, on_images, "images"))
-    extreme = pairs.get((most, least)) or pairs.get((least, most))
-    if extreme is None:
-        return None
-    sign = 1 if (most, least) in pairs else -1
-    found = extreme.difference.scaled(sign)
-    if sign < 0:
-        found = Interval(found.estimate, found.high, found.low, found.n)
-    times = f"{spread.estimate:.1f} times" if spread is not None else "from below zero to above"
-    apart = f"{family.name}: the deepest separation spreads {times} ({most} against {least}), accuracy by"
-    apart = f"{apart} {written(found)} points"
-    if on_images is not None:
-        apart += f", {written(on_images)} on the same images"
-    thin = [preset for preset in known if preset not in told_by]
-    few = min(one.difference.n for pair, one in pairs.items() if not set(thin) & set(pair))
-    if any(one.is_refuted for one in pairs.values()):
-        outcome, sentence = FAILS, f"{apart}: accuracies differ by more than {POINT:g} point."
-    elif is_narrow and not thin:
-        outcome, sentence = FAILS, f"{apart}: the separations hardly differ, so there is nothing to dissociate."
-    elif is_wide and all(one.is_shown for one in pairs.values()):
-        outcome, sentence = HOLDS, f"{apart}: every pair lies within ±{POINT:g} point (TOST over seeds)."
-    elif few < 2:
-        outcome, sentence = OPEN, f"{apart}; {too_few(Interval(0, None, None, few))}."
-    else:
-        outcome = OPEN
-        wide = "" if is_wide else f"that separations differ {SPREAD:g} times"
-        near = "" if all(one.is_shown for one in pairs.values()) else f"that every pair lies within ±{POINT:g} point"
-        sentence = f"{apart}; it is not shown {' nor '.join(one for one in (wide, near) if one)}."
-    asides = [family.note] if family.note else []
-    if thin:
-        asides.append(f"{', '.join(thin)}: one seed, not among these extremes")
-    sentence = f"{sentence[:-1]} ({'; '.join(asides)})." if asides else sentence
-    what = f"{family.name}: accuracy of {most} minus that of {least}, points"
-    return told(outcome, sentence, what, found, paper=family.apart.get((most, least)), details=details)
-
-
-def _on_images(runs: Runs, a: str, b: str) -> Interval | None:
-    """Difference of accuracies in points, paired bootstrap over all shared seeds' test images."""
-    right: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-    for seed in sorted(runs[a].keys() & runs[b].keys()):
-        of_a, of_b = of.predicted(runs[a][seed]), of.predicted(runs[b][seed])
-        if of_a is not None and of_b is not None and of_a.is_of_same_images(of_b):
-            right[0].append(of_a.correct)
-            right[1].append(of_b.correct)
-    if not right[0]:
-        return None
-    found = paired_bootstrap(np.concatenate(right[0]), np.concatenate(right[1]))
-    n = sum(len(one) for one in right[0])
-    return Interval(100 * found.mean, 100 * found.low, 100 * found.high, n)
 
 
 def _shares(runs: Runs, preset: str, local: str) -> dict[int, float]:

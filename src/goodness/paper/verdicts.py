@@ -25,6 +25,9 @@ IDLE = 0.2
 LOST = 0.5
 """Points of accuracy that early exit may cost."""
 
+LEAST = 3
+"""Seeds that a pair of rules must share to count."""
+
 SEEDS = "seeds"
 """Claims about training: another seed is another training, and the spread between them is what counts."""
 
