@@ -67,6 +67,11 @@ class Interval(NamedTuple):
     high: float | None
     n: int
 
+    @property
+    def beyond_zero(self) -> float:
+        """How far from zero it begins, on either side; below zero where it includes it, and without ends."""
+        return -math.inf if self.low is None or self.high is None else max(self.low, -self.high)
+
     def scaled(self, by: float) -> Interval:
         """In another unit: points for shares, say."""
         ends = [None if end is None else by * end for end in (self.low, self.high)]

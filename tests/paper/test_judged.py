@@ -6,15 +6,17 @@ import csv
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from goodness.cli import main
 from goodness.durable import read_json, write_json
 from goodness.paper import extras
-from goodness.paper.judged import judge, markdown
+from goodness.paper.judged import judge, lines, markdown
 from goodness.paper.pool import Pool
 from goodness.paper.reproduce import plan, reproduce
 from goodness.paper.suites import SEEDS, union
+from goodness.training.run import RunFolder
 from in_this_process import InThisProcess
 
 MINING = "mining-is-load-bearing"
@@ -129,8 +131,40 @@ def test_a_dry_run_lists_what_a_finding_lacks(
 
 def test_a_verdict_says_which_runs_it_did_not_read(copied: Pool) -> None:
     truncation = extras.findings()["two-blocks-suffice"]
-    assert "Not read" not in judge(truncation, copied).verdict.in_words
+    first = judge(truncation, copied).verdict
+    assert "Not read" not in first.in_words
     spoiled = copied.path / copied.cell("gamma0", 123).folder_name / "run" / "environment.json"
     write_json(spoiled, {**read_json(spoiled), "goodness": "0.0.1"})
-    said = judge(truncation, again(copied)).verdict.in_words
-    assert "Not read: gamma0, whose runs are not of one kind (goodness: 0.1.0 and 0.0.1; --mixed-versions" in said
+    found = judge(truncation, again(copied)).verdict
+    said = (
+        "gamma0, seed 123, which does not go with the others (goodness: 0.1.0 and 0.0.1; --mixed-versions accepts it)"
+    )
+    assert f"Not read: {said}." in found.beside
+    names = [f"accuracy of 2 blocks over that of all, {name}" for name in ("gamma0, seed 42", "gamma0, seed 123")]
+    assert set(names) <= {one.what for one in first.details}
+    assert set(names) & {one.what for one in found.details} == {names[0]}, "a further seed takes the first none away"
+    asked = judge(truncation, again(copied), [42, 123]).verdict.in_words
+    assert "Not read: gamma0, whose runs are not of one kind (goodness: 0.1.0 and 0.0.1; --mixed-versions" in asked
+
+
+def test_a_verdict_compares_no_runs_of_different_test_images(copied: Pool) -> None:
+    folder = RunFolder(copied.path / copied.cell("cp-fair", 42).folder_name / "run", None)
+    with np.load(folder.path / "predictions_test.npz", allow_pickle=False) as saved:
+        scores, labels, indices = saved["scores"], saved["labels"], saved["indices"]
+    truncation = extras.findings()["two-blocks-suffice"]
+    assert any("cp-fair" in one.what for one in judge(truncation, copied).verdict.details)
+    folder.write_predictions("test", scores[::-1].copy(), labels[::-1].copy(), indices[::-1].copy())
+    found = judge(truncation, again(copied)).verdict
+    said = "Not read: cp-fair, seed 42 (other test images, or in another order, than gamma0, seed 42)."
+    assert said in found.beside
+    assert not any("cp-fair" in one.what for one in found.details)
+
+
+def test_a_verdict_names_the_versions_of_the_source_that_it_compares(copied: Pool) -> None:
+    truncation = extras.findings()["two-blocks-suffice"]
+    assert not judge(truncation, copied).verdict.sources
+    other = copied.path / copied.cell("cp-fair", 42).folder_name / "run" / "environment.json"
+    write_json(other, {**read_json(other), "source": "f" * 64})
+    found = judge(truncation, again(copied))
+    assert "f" * 12 in found.verdict.sources
+    assert any(line.startswith("Made by 2 versions of the source code: ") for line in lines(found))

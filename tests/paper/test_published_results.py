@@ -6,8 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from goodness.paper.filled import fill
+from goodness.paper.judged import judge_all, write_findings
 from goodness.paper.pool import Pool
 from goodness.paper.publish import _read_and_not
+from goodness.paper.suites import paper_tables
+from goodness.paper.writing import write_table
 from goodness.presets import preset, presets
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +24,22 @@ def test_every_published_run_is_read_and_counted() -> None:
     assert earlier == []
     for page in (ROOT / "README.md", ROOT / "docs" / "ours-and-the-paper.md"):
         assert f"{len(needs)} runs" in page.read_text("utf-8"), page
+
+
+def test_the_published_tables_and_verdicts_are_those_of_the_published_runs(tmp_path: Path) -> None:
+    """After a change in how they are written or judged: goodness publish results/paper-short --out results/paper-short
+    --mixed-versions."""
+    pool = Pool.at("short", SHORT, mixed_versions=True)
+    made = write_findings(judge_all(pool), tmp_path)
+    made += [file for one in paper_tables() for file in write_table(fill(one, pool), tmp_path / "tables")]
+    published = {path.relative_to(SHORT) for path in SHORT.glob("tables/*")} | {
+        Path("findings.md"),
+        Path("findings.csv"),
+    }
+    assert len(published) > 60
+    assert published <= {path.relative_to(tmp_path) for path in made}
+    for name in published:
+        assert (tmp_path / name).read_text("utf-8") == (SHORT / name).read_text("utf-8"), name
 
 
 @pytest.mark.parametrize("name", list(presets))

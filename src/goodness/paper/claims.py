@@ -58,6 +58,20 @@ CLAIMS = (
     ),
     Contradiction(
         kind="claim",
+        name="most-damaging-removal",
+        what="cp-fair: the single change that costs most (points, Stage 2, TTA)",
+        statements=(
+            said("caption of tab:aspect_ema_ablation, fig:aspect_ema_ablation", "removing EMA is the most damaging"),
+            at("aspect_ema_ablation", "No EMA teacher (eval-EMA also disabled)", "Delta (pp)", -0.34),
+            said("sec:hnm_deep_dive", "NI-only is the largest single drop in either ablation set"),
+            at("hnm_ksweep", "NI only (wrong-image neg.)", "Delta (pp)", -0.87),
+            at("component_ablation", "Hard negative mining → random neg.", "Delta (pp)", -0.45),
+            at("component_ablation", "Multi-aspect → single aspect", "Delta (pp)", -0.41),
+        ),
+        ours="The numbers: within its own table alone, EMA.",
+    ),
+    Contradiction(
+        kind="claim",
         name="monotonic-goodness",
         what="L8/D128: goodness that is called monotonic over depth",
         statements=(

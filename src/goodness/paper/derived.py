@@ -14,7 +14,6 @@ from goodness.paper.numbers import table as cells_of
 from goodness.paper.readers import NO_BLOCKS, NO_TTA, Unreadable
 from goodness.paper.verdicts import POINT
 from goodness.runs import Run
-from goodness.stats import paired_bootstrap
 from goodness.sweep.predicted import read_predicted
 
 Means = Callable[[str, str], float]
@@ -170,14 +169,10 @@ def _compared(left: Sequence[Run], right: Sequence[Run], view: str) -> dict[str,
     """Two lists of runs with the same seeds, image by image."""
     try:
         sides = [[read_predicted(run, view) for run in sorted(runs, key=_seed)] for runs in (left, right)]
+        found = of.image_by_image(*sides).as_dict()
     except (UserError, RunError) as trouble:
         raise Unreadable(str(trouble)) from None
-    for a, b in zip(*sides):
-        if not a.is_of_same_images(b):
-            raise Unreadable("other test images")
-    correct_a, correct_b = (np.concatenate([one.correct for one in side]) for side in sides)
     classes_a, classes_b = (np.concatenate([one.classes for one in side]) for side in sides)
-    found = paired_bootstrap(correct_a, correct_b).as_dict()
     return {**found, "predictions_differ": float((classes_a != classes_b).mean())}
 
 

@@ -20,6 +20,7 @@ from goodness.paper.scales import Scale
 from goodness.paper.suites import SEEDS, PaperTable, paper_tables
 from goodness.runs import Run
 from goodness.sweep.cell import Cell
+from goodness.sweep.collect import are_versions
 
 Runs = Mapping[str, Mapping[int, Run]]
 FORMATS = ("png", "svg", "pdf")
@@ -46,11 +47,48 @@ class Extra:
         wanted = tuple(seeds) if seeds is not None else SEEDS[: scale.most_seeds][: self.seeds]
         return {(preset, seed): self.readout for preset in self.presets for seed in wanted}
 
+    def read(self, pool: Pool, seeds: Sequence[int] | None = None) -> tuple[dict[str, dict[int, Run]], list[str]]:
+        """The runs that it compares, all that the pool has for it or those of these seeds, and what was left out, each
+        with the reason: runs that do not belong together, and those scored on other test images than the first."""
+        found: dict[str, dict[int, Run]] = {}
+        left_out: list[str] = []
+        first: dict[str, tuple[str, str]] = {}  # of each data set: the test order of its first run, and its name
+        for preset in self.presets:
+            runs, why = self._of_preset(pool, preset, seeds)
+            left_out += why
+            for seed in list(runs):
+                name, order = f"{preset}, seed {seed}", pool.test_order(preset, seed)
+                theirs, other = first.setdefault(pool.cell(preset, seed).config.data, (order, name))
+                if order != theirs:
+                    del runs[seed]
+                    left_out.append(f"{name} (other test images, or in another order, than {other})")
+            if runs:
+                found[preset] = runs
+        return found, left_out
+
+    def _of_preset(self, pool: Pool, preset: str, seeds: Sequence[int] | None) -> tuple[dict[int, Run], list[str]]:
+        wanted = pool.seeds(preset) if seeds is None else list(seeds)
+        left_out = []
+        for seed in wanted:
+            if pool.standing(preset, seed).state == "done" and (why := pool.look(preset, seed).why):
+                left_out.append(f"{preset}, seed {seed} ({why})")
+        trouble = pool.trouble(preset, wanted, self.readout) if wanted else ""
+        if not trouble:
+            return pool.runs(preset, wanted), left_out
+        why = f"{trouble}; --mixed-versions accepts it" if are_versions(trouble) else trouble
+        own = [seed for name, seed in self.needs(pool.scale) if name == preset and seed in wanted]
+        if seeds is None and own and not pool.trouble(preset, own, self.readout):  # a further seed takes none away
+            others = ", ".join(str(seed) for seed in wanted if seed not in own)
+            return pool.runs(preset, own), [f"{preset}, seed {others}, which does not go with the others ({why})"]
+        return pool.runs(preset, wanted), [f"{preset}, whose runs are not of one kind ({why})"]
+
     def of(self, pool: Pool, seeds: Sequence[int] | None = None) -> Any:
-        """Made of all runs that the pool has for it, or of those of these seeds."""
-        found = {preset: pool.runs(preset, seeds) for preset in self.presets}
+        """Made of the runs that it reads."""
+        return self.made_of(self.read(pool, seeds)[0], pool)
+
+    def made_of(self, runs: Runs, pool: Pool) -> Any:
         try:
-            return self.make({preset: runs for preset, runs in found.items() if runs})
+            return self.make(runs)
         except DAMAGE as trouble:
             what = f"{type(trouble).__name__}: {trouble}"
             raise RunError(f"{self.name}: a file of its runs in {pool.path} is damaged ({what})") from trouble

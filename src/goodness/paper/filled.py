@@ -31,6 +31,8 @@ SHARE = 0.2
 """The same of a number that is no percentage, as a share of the paper's."""
 OF_THE_MACHINE = ("seconds", "hours")
 """Metrics that are no match or miss: they depend on the hardware."""
+RATES = ("sep_rate",)
+"""Shares of images, whose point is a hundredth."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,16 +103,17 @@ class Filled:
 def tolerance(cell: Cell) -> float:
     """How far from the paper's number still counts as near: twice its deviation, at least a point or a fifth."""
     assert cell.value is not None
-    least = POINTS if cell.unit in ("%", "points") else SHARE * abs(cell.value)
+    least = POINTS if cell.unit == "%" else POINTS / 100 if cell.metric in RATES else SHARE * abs(cell.value)
     return max(2 * (cell.spread or 0.0), least)
 
 
 def is_near(cell: Cell, ours: Ours) -> bool | None:
-    """Whether our mean lies near the paper's; None where there is no number to hold against another, and
-    where none was learned."""
+    """Whether our mean lies near the paper's; None where there is no number to hold against another, and where none
+    was learned. Nor is a difference of accuracies held against another: most of the paper's are smaller than what a
+    seed brings, so that near would say nothing of them."""
     if cell.value is None or ours.score is None or not ours.is_complete or cell.metric in OF_THE_MACHINE:
         return None
-    if readers.is_given(cell):
+    if cell.unit == "points" or readers.is_given(cell):
         return None
     return abs(ours.score.mean - cell.value) <= tolerance(cell) + 1e-9
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from goodness.paper.extras import Extra, findings
 from goodness.paper.pool import Need, Pool
 from goodness.paper.verdicts import Measured, Verdict, counted, not_to_be_told
 from goodness.report.words import markdown_line
-from goodness.sweep.collect import are_versions
+from goodness.runs import Run, environment_of
 
 MARKDOWN, CSV = "findings.md", "findings.csv"
 """Files of the pool that hold the verdicts on all findings."""
@@ -50,28 +50,21 @@ class Judged:
 def judge(finding: Extra, pool: Pool, seeds: Sequence[int] | None = None) -> Judged:
     """By all runs that the pool has for it, or by those of these seeds."""
     needs = finding.needs(pool.scale, seeds)
+    runs, left_out = finding.read(pool, seeds)
     try:
-        verdict = finding.of(pool, seeds)
+        verdict = finding.made_of(runs, pool)
     except RunError as trouble:
         verdict = not_to_be_told(str(trouble))
-    if refused := _refused(finding, pool, seeds):
-        verdict = replace(verdict, beside=(*verdict.beside, f"Not read: {'; '.join(refused)}."))
+    if left_out:
+        verdict = replace(verdict, beside=(*verdict.beside, f"Not read: {'; '.join(left_out)}."))
+    verdict = replace(verdict, sources=_sources(runs))
     return Judged(finding, pool, needs, pool.missing(needs), verdict, seeds)
 
 
-def _refused(finding: Extra, pool: Pool, seeds: Sequence[int] | None) -> list[str]:
-    """Presets whose runs are there and not averaged, each with the reason."""
-    found = []
-    for preset in finding.presets:
-        wanted = seeds or pool.seeds(preset)
-        if wanted and (trouble := pool.trouble(preset, wanted, finding.readout)):
-            accept = "; --mixed-versions accepts it" if are_versions(trouble) else ""
-            found.append(f"{preset}, whose runs are not of one kind ({trouble}{accept})")
-            continue
-        for seed in wanted:
-            if pool.standing(preset, seed).state == "done" and (why := pool.look(preset, seed).why):
-                found.append(f"{preset}, seed {seed} ({why})")
-    return found
+def _sources(runs: Mapping[str, Mapping[int, Run]]) -> tuple[str, ...]:
+    """The source code that made these runs, by the beginning of its hash, where it is more than one."""
+    found = {str(environment_of(run).get("source"))[:12] for by_seed in runs.values() for run in by_seed.values()}
+    return tuple(sorted(found)) if len(found) > 1 else ()
 
 
 def judge_all(pool: Pool, seeds: Sequence[int] | None = None) -> list[Judged]:
@@ -106,7 +99,7 @@ def lines(judged: Judged) -> list[str]:
     one, pool, verdict = judged.finding, judged.pool, judged.verdict
     told = [f"Finding {one.name}: {one.about}", f"Verdict: {verdict.outcome}", verdict.sentence]
     told += [f"  {more}" for more in verdict.beside]
-    told += filter(None, [verdict.sized])
+    told += verdict.caveats
     if verdict.what:
         papers = "" if verdict.paper is not None else "; the paper has no number for it"
         told.append(f"{verdict.what}: {_in_full(verdict)}{papers}")
@@ -175,7 +168,7 @@ def markdown(all_judged: Sequence[Judged]) -> str:
         )
     text += ["", "## What the runs say", ""]
     for one in all_judged:
-        said = " ".join(filter(None, (one.verdict.sentence, one.verdict.sized)))
+        said = " ".join((one.verdict.sentence, *one.verdict.caveats))
         text.append(f"- **{one.finding.name}** ({one.finding.about}) {said}")
         text += [f"  - {more}" for more in one.verdict.beside]
     return "\n".join(text) + "\n"

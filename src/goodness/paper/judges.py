@@ -16,6 +16,7 @@ from goodness.paper.verdicts import (
     FAILS,
     HOLDS,
     IDLE,
+    LEAST,
     LOST,
     OPEN,
     Verdict,
@@ -23,7 +24,6 @@ from goodness.paper.verdicts import (
     measured,
     not_to_be_told,
     nothing_yet,
-    ratio_interval,
     told,
     too_few,
     written,
@@ -50,10 +50,10 @@ def costs(runs: Runs, whole: str, without: str, paper: float | None) -> Verdict:
     found = mean_interval(list(lost.values()))
     if found.low is None or found.high is None:
         outcome, sentence = OPEN, f"Removing it costs {found.estimate:+.2f} points; {too_few(found)}."
-    elif found.low > 0:
-        outcome, sentence = HOLDS, f"Removing it costs {written(found)} points."
     elif found.high < IDLE:
         outcome, sentence = FAILS, f"Removing it costs {written(found)} points, less than {IDLE}."
+    elif found.low > 0:
+        outcome, sentence = HOLDS, f"Removing it costs {written(found)} points."
     else:
         outcome, sentence = OPEN, f"Removing it costs {written(found)} points: the interval has room for both."
     return told(outcome, sentence.replace("-", "−"), what, found, paper=paper)
@@ -118,6 +118,8 @@ def truncation(runs: Runs, presets: Sequence[str], keep: int, share: float) -> V
     least = f"The least of {len(found)} networks ({worst_name}) keeps {100 * worst.estimate:.1f} %"
     if short:
         outcome, sentence = FAILS, f"{least}; {len(short)} fall short of {100 * share:.0f} % beyond doubt."
+    elif not unsure and (absent := [preset for preset in presets if not any(one == preset for one, _, _ in networks)]):
+        outcome, sentence = OPEN, f"{least}; cannot be told yet of {', '.join(absent)}."
     elif not unsure:
         outcome, sentence = HOLDS, f"{least}; all are above {100 * share:.0f} % with their intervals."
     else:
@@ -138,29 +140,25 @@ def reversal(runs: Runs, shallow: str, deep: str, paper: tuple[float, float]) ->
         list(of.over_seeds(runs, preset, lambda run: of.first_to_last(of.goodness(run))).values())
         for preset in (shallow, deep)
     ]
-    what, papers = f"last block's goodness over the first's, in {deep} over that in {shallow}", paper[1] / paper[0]
+    what, papers = f"last block's goodness over the first's, {deep} minus {shallow}", paper[1] - paper[0]
     if missing or not all(sides):
         return nothing_yet(missing or [shallow, deep], what=what, paper=papers)
-    flat, steep = (ratio_interval(side) for side in sides)
+    flat, steep = (mean_interval(side) for side in sides)
     details = [
         measured(f"last block's goodness over the first's, {preset}", found, paper=value)
         for preset, found, value in zip((shallow, deep), (flat, steep), paper)
     ]
-    change = steep.estimate / flat.estimate
     both = f"{shallow} has {written(flat, sign=False)}, {deep} {written(steep, sign=False)}"
-    logs = [[math.log(ratio) for ratio in side] for side in sides]
-    found = difference_interval(logs[1], logs[0])
-    ends = [None if end is None else math.exp(end) for end in (found.low, found.high)]
-    total = Interval(change, ends[0], ends[1], min(flat.n, steep.n))
+    change = difference_interval(sides[1], sides[0])._replace(n=min(flat.n, steep.n))
     if flat.high is None or steep.low is None or steep.high is None or flat.low is None:
         outcome, sentence = OPEN, f"{both}; {too_few(min(flat, steep, key=lambda one: one.n))}."
     elif flat.high < 1 < steep.low:
         outcome, sentence = HOLDS, f"{both}: from riding to working."
-    elif flat.low > 1 or steep.high < 1 or (total.high is not None and total.high < 1):
+    elif flat.low > 1 or steep.high < 1 or (change.high is not None and change.high < 0):
         outcome, sentence = FAILS, f"{both}: no reversal."
     else:
         outcome, sentence = OPEN, f"{both}: the intervals reach over one."
-    return told(outcome, sentence, what, total, paper=papers, details=details)
+    return told(outcome, sentence, what, change, paper=papers, details=details)
 
 
 def leaving_early(runs: Runs, pairs: Sequence[tuple[str, str]]) -> Verdict:
@@ -181,10 +179,12 @@ def leaving_early(runs: Runs, pairs: Sequence[tuple[str, str]]) -> Verdict:
             verdicts.append((gated, constant, apart))
     if not verdicts:
         return nothing_yet([preset for pair in pairs for preset in pair], details)
-    gated, constant, apart = verdicts[0]
-    if all(leave_at_once(runs[preset][seed]) for preset in (gated, constant) for seed in apart):
+    differ = [one for one in verdicts if not _all_leave_at_once(runs, one)]
+    if not differ:
+        gated, constant, _ = verdicts[0]
         why = f"in every run of {gated} and {constant} all images may leave after the first block at no more than"
         return not_to_be_told(f"{why} {LOST} points lost, so that nothing tells the rules apart", details)
+    gated, constant, apart = next((one for one in differ if len(one[2]) >= LEAST), differ[0])
     found = mean_interval(list(apart.values()))
     saves = f"{gated} saves {written(found.scaled(100), 1)} points more of the work than {constant}"
     if found.low is None or found.high is None:
@@ -197,6 +197,11 @@ def leaving_early(runs: Runs, pairs: Sequence[tuple[str, str]]) -> Verdict:
         outcome, sentence = OPEN, f"{saves}: the interval has room for both."
     what = f"share of the work saved, {gated} minus {constant}"
     return told(outcome, sentence, what, found, details=details)
+
+
+def _all_leave_at_once(runs: Runs, pair: tuple[str, str, dict[int, float]]) -> bool:
+    gated, constant, apart = pair
+    return all(leave_at_once(runs[preset][seed]) for preset in (gated, constant) for seed in apart)
 
 
 def earliest_exit(run: Run) -> dict[str, float]:
@@ -268,6 +273,8 @@ def gain_grows(runs: Runs, by_classes: dict[int, tuple[str, ...]], least: int, p
         outcome, sentence = OPEN, f"{says}; cannot be told yet: n = {few} with {fewest} classes, and it takes {least}."
     elif found.high <= 0:
         outcome, sentence = FAILS, f"{says}: it does not."
+    elif found.low > 0 and means == sorted(means) and (absent := [one for one in by_classes if one not in seen]):
+        outcome, sentence = OPEN, f"{says}; cannot be told yet with {' and '.join(map(str, absent))} classes."
     elif found.low > 0 and means == sorted(means):
         outcome, sentence = HOLDS, f"{says}, from data set to data set."
     else:
@@ -305,10 +312,10 @@ def batch_size(runs: Runs, presets: Sequence[str], paper: float) -> Verdict:
     says = f"The right image leads in {written(found)} points more with batch 512 than with 128"
     if found.low is None or found.high is None:
         outcome, sentence = OPEN, f"{says}; {too_few(found, 'variants')} ({confounded})."
-    elif found.low > 0:
-        outcome, sentence = HOLDS, f"{says} ({confounded})."
     elif found.high < 1:
         outcome, sentence = FAILS, f"{says}: less than a point ({confounded})."
+    elif found.low > 0:
+        outcome, sentence = HOLDS, f"{says} ({confounded})."
     else:
         outcome, sentence = OPEN, f"{says}: the interval has room for both ({confounded})."
     return told(outcome, sentence, what, found, "variants", paper, details)

@@ -30,7 +30,7 @@ from goodness.paper.verdicts import (
     too_few,
     written,
 )
-from goodness.stats import Equivalence, Interval, equivalence, paired_bootstrap
+from goodness.stats import Interval, equivalence, mean_interval
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,14 +60,22 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
             if (values := list(family.deepest.values()))
         ]
         return nothing_yet([family.presets[0] for family in families], papers)
-    judged = [_judge(one) for one in compared]
+    tested = sum(len(_enough(one)) for one in compared)
+    judged = [_judge(one, tested) for one in compared]
     deciding = [one for one in judged if one.n >= LEAST] or judged
     outcomes = {one.outcome for one in deciding}
     outcome: Outcome = FAILS if FAILS in outcomes else OPEN if OPEN in outcomes else HOLDS
     chosen = next(one for one in deciding if one.outcome == outcome)
+    there = {one.family.name for one, verdict in zip(compared, judged) if verdict.n >= LEAST}
+    absent = [family.name for family in families if family.name not in there]
+    if absent and outcome == HOLDS:
+        outcome = OPEN
+        chosen = next((one for one in judged if one.n < LEAST), chosen)
+    beside = [one.sentence for one in judged if one is not chosen]
+    if absent:
+        beside.append(f"Two rules with {LEAST} common seeds are wanting in: {'; '.join(absent)}.")
     details = tuple(row for one in judged for row in one.details)
-    beside = tuple(one.sentence for one in judged if one is not chosen)
-    return replace(chosen, outcome=outcome, beside=beside, details=details)
+    return replace(chosen, outcome=outcome, beside=tuple(beside), details=details)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,20 +86,29 @@ class _Compared:
     most: str
     """The rule whose deepest block separates most, of those that have more than one seed where two have."""
     least: str
+    deepest: tuple[float, float]
+    """What their deepest blocks separate, mean over seeds."""
     spread: Interval | None
-    """The deepest separation of `most` over that of `least`; None where one is not above zero."""
+    """The first over the second; None where a seed of one is not above zero."""
     is_wide: bool
     """Whether the two are shown to differ `SPREAD` times."""
     is_narrow: bool
     """Whether they are shown to differ less."""
-    pairs: Mapping[tuple[str, str], Equivalence]
-    """Every pair's accuracies, in points."""
-    apart: Interval
-    """Accuracy of `most` minus that of `least`, in points, over seeds."""
+    pairs: Mapping[tuple[str, str], list[float]]
+    """Every pair's difference in accuracy, in points, by seed."""
     on_images: Interval | None
-    """The same over images: of these networks."""
+    """That of `most` and `least` over images: of these networks."""
     thin: tuple[str, ...]
     """Rules of one seed, which are no extremes."""
+    absent: tuple[str, ...]
+    """Rules that were not run."""
+
+    @property
+    def extremes(self) -> list[float]:
+        """Accuracy of `most` minus that of `least`, in points, by seed."""
+        if (self.most, self.least) in self.pairs:
+            return self.pairs[self.most, self.least]
+        return [-value for value in self.pairs.get((self.least, self.most), [])]
 
 
 def _compare(runs: Runs, family: Family) -> _Compared | None:
@@ -103,66 +120,93 @@ def _compare(runs: Runs, family: Family) -> _Compared | None:
     told_by = [preset for preset in known if len(there[preset]) > 1]
     told_by = told_by if len(told_by) > 1 else list(known)  # a rule of one seed has no interval to tell by
     most, least = max(told_by, key=lambda one: known[one]), min(told_by, key=lambda one: known[one])
-    pairs = {
-        (a, b): equivalence(list(points.values()), POINT)
-        for a, b in itertools.combinations(known, 2)
-        if (points := of.differences(runs, a, b, of.accuracy))
-    }
-    apart = of.differences(runs, most, least, of.accuracy)
-    if not apart:
-        return None
     shared = [(value, there[least][seed]) for seed, value in there[most].items() if seed in there[least]]
-    has_ratios = bool(shared) and all(min(pair) > 0 for pair in shared)
-    is_from_below = known[least] <= 0 < known[most]
-    spread = ratio_interval([high / low for high, low in shared]) if has_ratios and not is_from_below else None
-    return _Compared(
+    spread = ratio_interval([high / low for high, low in shared]) if shared and min(map(min, shared)) > 0 else None
+    beyond = mean_interval([high - SPREAD * low for high, low in shared]) if shared else None  # of any sign
+    if spread is not None:
+        is_wide = spread.low is not None and spread.low >= SPREAD
+        is_narrow = spread.high is not None and spread.high < SPREAD
+    else:
+        is_wide = beyond is not None and beyond.low is not None and beyond.low > 0 and known[most] > 0
+        is_narrow = beyond is not None and beyond.high is not None and beyond.high < 0
+    found = _Compared(
         family=family,
         most=most,
         least=least,
+        deepest=(known[most], known[least]),
         spread=spread,
-        is_wide=is_from_below or (spread is not None and spread.low is not None and spread.low >= SPREAD),
-        is_narrow=spread is not None and spread.high is not None and spread.high < SPREAD,
-        pairs=pairs,
-        apart=equivalence(list(apart.values()), POINT).difference,
+        is_wide=is_wide,
+        is_narrow=is_narrow,
+        pairs={
+            (a, b): list(points.values())
+            for a, b in itertools.combinations(known, 2)
+            if (points := of.differences(runs, a, b, of.accuracy))
+        },
         on_images=_on_images(runs, most, least),
         thin=tuple(preset for preset in known if preset not in told_by),
+        absent=tuple(preset for preset in family.presets if preset not in known),
     )
+    return found if found.extremes else None
 
 
-def _judge(one: _Compared) -> Verdict:
-    """One family's verdict, and the numbers behind it."""
+def _enough(one: _Compared) -> dict[tuple[str, str], list[float]]:
+    """The pairs that can decide: those of three seeds."""
+    return {rules: points for rules, points in one.pairs.items() if len(points) >= LEAST}
+
+
+def _judge(one: _Compared, tested: int) -> Verdict:
+    """One family's verdict, and the numbers behind it; `tested` is how many pairs could refute it by chance."""
     family, most, least = one.family, one.most, one.least
-    outcome, why = _outcome(one)
-    times = f"{one.spread.estimate:.1f} times" if one.spread is not None else "from below zero to above"
-    images = f", {written(one.on_images)} on the same images" if one.on_images is not None else ""
+    pair, apart = (most, least), mean_interval(one.extremes)
+    outcome, why = _outcome(one, refuted := _refuted(one, tested), tested)
+    if outcome == FAILS and refuted:
+        pair = max(refuted, key=lambda rules: refuted[rules].beyond_zero)
+        apart = mean_interval(one.pairs[pair])
+    ours, theirs = one.deepest
+    times = f"spreads {one.spread.estimate:.1f} times" if one.spread is not None else f"is {ours:.2f} and {theirs:.2f}"
+    images = ""
+    if one.on_images is not None and pair == (most, least):
+        images = f", {written(one.on_images, unit='images')} on the same images"
     asides = [family.note] if family.note else []
     if one.thin:
         asides.append(f"{', '.join(one.thin)}: one seed, not among these extremes")
+    if one.absent:
+        asides.append(f"not run: {', '.join(one.absent)}")
     aside = f" ({'; '.join(asides)})" if asides else ""
+    whose = "" if pair == (most, least) else f" ({pair[0]} against {pair[1]})"
     sentence = (
-        f"{family.name}: the deepest separation spreads {times} ({most} against {least}), accuracy by "
-        f"{written(one.apart)} points{images}{why}{aside}."
+        f"{family.name}: the deepest separation {times} ({most} against {least}), accuracy by "
+        f"{written(apart)} points{whose}{images}{why}{aside}."
     )
-    what = f"{family.name}: accuracy of {most} minus that of {least}, points"
-    paper = family.apart.get((most, least))
-    return told(outcome, sentence, what, one.apart, paper=paper, details=_details(one))
+    what = f"{family.name}: accuracy of {pair[0]} minus that of {pair[1]}, points"
+    return told(outcome, sentence, what, apart, paper=family.apart.get(pair), details=_details(one))
 
 
-def _outcome(one: _Compared) -> tuple[Outcome, str]:
+def _refuted(one: _Compared, tested: int) -> dict[tuple[str, str], Interval]:
+    """The pairs that lie beyond a point though so many were tested (Bonferroni), with the stricter interval."""
+    strict = {rules: mean_interval(points, confidence=1 - 0.05 / tested) for rules, points in _enough(one).items()}
+    return {rules: found for rules, found in strict.items() if found.beyond_zero > POINT}
+
+
+def _outcome(one: _Compared, refuted: Mapping[tuple[str, str], Interval], tested: int) -> tuple[Outcome, str]:
     """What follows, and the words for it."""
-    few = min(pair.difference.n for rules, pair in one.pairs.items() if not set(one.thin) & set(rules))
-    are_near = all(pair.is_shown for pair in one.pairs.values())
-    if any(pair.is_refuted for pair in one.pairs.values()):
+    pairs = {rules: equivalence(points, POINT) for rules, points in one.pairs.items()}
+    are_near = all(pair.is_shown and pair.difference.n >= LEAST for pair in pairs.values())
+    if refuted:
         return FAILS, f": accuracies differ by more than {POINT:g} point"
     if one.is_narrow and not one.thin:
         return FAILS, ": the separations hardly differ, so there is nothing to dissociate"
     if one.is_wide and are_near:
         return HOLDS, f": every pair lies within ±{POINT:g} point (TOST over seeds)"
+    few = min(pair.difference.n for rules, pair in pairs.items() if not set(one.thin) & set(rules))
     if few < 2:
         return OPEN, f"; {too_few(Interval(0, None, None, few))}"
     wide = "" if one.is_wide else f"that separations differ {SPREAD:g} times"
     near = "" if are_near else f"that every pair lies within ±{POINT:g} point"
-    return OPEN, f"; it is not shown {' nor '.join(filter(None, (wide, near)))}"
+    found = {" against ".join(rules): mean_interval(points) for rules, points in _enough(one).items()}
+    beyond = [f"{rules} {written(apart)}" for rules, apart in found.items() if apart.beyond_zero > POINT]
+    chance = f"; beyond it at 95 %, as one of {tested} pairs may be by chance: {', '.join(beyond)}" if beyond else ""
+    return OPEN, f"; it is not shown {' nor '.join(filter(None, (wide, near)))}{chance}"
 
 
 def _details(one: _Compared) -> list[Measured]:
@@ -171,8 +215,8 @@ def _details(one: _Compared) -> list[Measured]:
     if one.spread is not None:
         what = f"{name}: deepest separation, {most} over {least}"
         found.append(measured(what, one.spread, paper=one.family.ratio(most, least)))
-    for (a, b), pair in one.pairs.items():
-        found.append(measured(f"{name}: accuracy, {a} minus {b}, points", pair.difference))
+    for (a, b), points in one.pairs.items():
+        found.append(measured(f"{name}: accuracy, {a} minus {b}, points", mean_interval(points)))
     if one.on_images is not None:
         what = f"{name}: accuracy, {most} minus {least}, points, on the same images (these networks)"
         found.append(measured(what, one.on_images, "images"))
@@ -180,15 +224,11 @@ def _details(one: _Compared) -> list[Measured]:
 
 
 def _on_images(runs: Runs, a: str, b: str) -> Interval | None:
-    """Difference of accuracies in points, paired bootstrap over all shared seeds' test images."""
-    right: tuple[list[np.ndarray], list[np.ndarray]] = ([], [])
-    for seed in sorted(runs[a].keys() & runs[b].keys()):
-        of_a, of_b = of.predicted(runs[a][seed]), of.predicted(runs[b][seed])
-        if of_a is not None and of_b is not None and of_a.is_of_same_images(of_b):
-            right[0].append(of_a.correct)
-            right[1].append(of_b.correct)
-    if not right[0]:
+    """Difference of accuracies in points over the images of all shared seeds whose predictions are there."""
+    shared = [(runs[a][seed], runs[b][seed]) for seed in sorted(runs[a].keys() & runs[b].keys())]
+    seen = [(of_a, of_b) for one, other in shared if (of_a := of.predicted(one)) and (of_b := of.predicted(other))]
+    if not seen:
         return None
-    found = paired_bootstrap(np.concatenate(right[0]), np.concatenate(right[1]))
-    n = sum(len(one) for one in right[0])
+    found = of.image_by_image(*zip(*seen))
+    n = sum(len(one.labels) for one, _ in seen)
     return Interval(100 * found.mean, 100 * found.low, 100 * found.high, n)

@@ -43,6 +43,17 @@ def _shares(runs: Runs, preset: str, local: str) -> dict[int, float]:
     return {seed: mine[seed] / theirs[seed] for seed in mine if theirs.get(seed, 0) > 0}
 
 
+def _is_above_one(runs: Runs, local: str, cumulative: str, tested: int) -> bool:
+    """Whether the share is above one though so many pairs were tested (Bonferroni)."""
+    strict = mean_interval(list(_shares(runs, cumulative, local).values()), confidence=1 - 0.05 / tested)
+    return strict.low is not None and strict.low > 1
+
+
+def _with_seeds(one: tuple[str, str, Interval]) -> str:
+    ours, theirs, share = one
+    return f"{theirs} over {ours} {written(share, sign=False)}"
+
+
 def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]) -> Verdict:
     """The deepest block's separation under accumulation over that under the local rule; below one in every pair."""
 
@@ -64,20 +75,22 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
             return not_to_be_told(why, papers)
         return nothing_yet([preset for pair in pairs for preset in pair], papers)
     enough = [one for one in found if one[2].n >= LEAST]
-    against = [one for one in enough if one[2].low is not None and one[2].low > 1]
+    against = [one for one in enough if _is_above_one(runs, one[0], one[1], len(enough))]
     unsure = [one for one in enough if one[2].high is None or one[2].high >= 1]
     local, cumulative, most = max(against or unsure or enough or found, key=lambda one: one[2].estimate)
     says = f"The deepest block separates {written(most, sign=False)} times as much under {cumulative} as under {local}"
     others = f", and less in {len(enough) - 1} other pairs" if len(enough) > 1 else ""
+    known = {one[:2] for one in found}
+    absent = [f"{theirs} over {ours} not run" for ours, theirs in pairs if (ours, theirs) not in known]
     if against:
         outcome, sentence = FAILS, f"{says}: it is no less."
     elif not enough:
         outcome, sentence = OPEN, f"{says}; {too_few(most)}, and it takes {LEAST}."
     elif unsure:
         outcome, sentence = OPEN, f"{says}: the interval reaches one."
-    elif few := [one for one in found if one not in enough]:  # every pair counts
-        thin = ", ".join(f"{theirs} over {ours} {written(one, sign=False)}" for ours, theirs, one in few)
-        outcome, sentence = OPEN, f"{says}{others}; cannot be told yet of pairs with fewer than {LEAST} seeds: {thin}."
+    elif thin := [*map(_with_seeds, (one for one in found if one not in enough)), *absent]:  # every pair counts
+        outcome, sentence = OPEN, f"{says}{others}; cannot be told yet of pairs with fewer than {LEAST} seeds: "
+        sentence += f"{', '.join(thin)}."
     else:
         outcome, sentence = HOLDS, f"{says}{others}."
     return told(
@@ -108,10 +121,10 @@ def predicts(runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float |
     """Whether a measure goes along with accuracy: r above zero with its interval."""
 
     def judge(low: float, high: float) -> tuple[Outcome, str]:
-        if low > 0:
-            return HOLDS, "above zero"
         if high < 0.3:
             return FAILS, "a weak relation at most"
+        if low > 0:
+            return HOLDS, "above zero"
         return OPEN, "the interval reaches zero"
 
     return _by_correlation(related(runs, presets, of_run), presets, judge, paper)
@@ -168,7 +181,9 @@ def compensated(runs: Runs, mgc: str, local: str, cumulative: str, twin: str) ->
     pairs = {other: equivalence(list(values.values()), POINT) for other, values in moved.items()}
     details = [measured(f"deepest separation, {mgc} over {local}", repaired)]
     details += [measured(f"accuracy, {mgc} minus {other}, points", one.difference) for other, one in pairs.items()]
-    farthest = max(pairs, key=lambda other: abs(pairs[other].difference.estimate))
+    strict = {o: mean_interval(list(values.values()), confidence=1 - 0.05 / len(moved)) for o, values in moved.items()}
+    refuted = [o for o, one in strict.items() if one.n >= LEAST and one.beyond_zero > POINT]
+    farthest = max(refuted or pairs, key=lambda other: abs(pairs[other].difference.estimate))
     found = pairs[farthest].difference
     says = f"MGC's deepest block separates {written(repaired, sign=False)} times as much as the local rule's"
     if alone := list(_shares(runs, twin, local).values()):
@@ -181,9 +196,9 @@ def compensated(runs: Runs, mgc: str, local: str, cumulative: str, twin: str) ->
         outcome, sentence = OPEN, f"{says}, {moves}; {too_few(Interval(0, None, None, few))}."
     elif repaired.low is None or repaired.low < 1 / 2:
         outcome, sentence = OPEN, f"{says}: the attenuation is not shown to be cancelled, so {moves} decides nothing."
-    elif any(one.is_refuted for one in pairs.values()):
+    elif refuted:
         outcome, sentence = FAILS, f"{says}, and yet {moves}: the dissociation is refuted."
-    elif all(one.is_shown for one in pairs.values()):
+    elif all(one.is_shown for one in pairs.values()) and few >= LEAST:
         outcome, sentence = HOLDS, f"{says}, and {moves}, within ±{POINT:g} point of both."
     else:
         outcome, sentence = OPEN, f"{says}; {moves}, not shown to lie within ±{POINT:g} point of both."

@@ -10,10 +10,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import numpy as np
+
 from goodness.durable import is_number, read_json
 from goodness.errors import RunError, UserError
 from goodness.presets import presets
 from goodness.runs import Run, load_config
+from goodness.stats import PairedBootstrap, paired_bootstrap
 from goodness.sweep.predicted import Predicted, read_predicted
 from goodness.sweep.theory import THEORY, has_theory
 
@@ -83,8 +86,8 @@ def deepest(values: Sequence[float]) -> float | None:
 
 
 def first_to_last(values: Sequence[float]) -> float | None:
-    """The last block's measure over the first's; None where one of them is not positive."""
-    return values[-1] / values[0] if values and min(values[0], values[-1]) > 0 else None
+    """The last block's measure over the first's, which may be below zero; None where the first's is not positive."""
+    return values[-1] / values[0] if values and values[0] > 0 else None
 
 
 def separation(run: Run) -> list[float]:
@@ -190,6 +193,15 @@ def predicted(run: Run | None) -> Predicted | None:
         return read_predicted(run)
     except (UserError, RunError):
         return None
+
+
+def image_by_image(left: Sequence[Predicted], right: Sequence[Predicted]) -> PairedBootstrap:
+    """Two rules on the same images, network by network; the bootstrap pools the networks."""
+    if not all(a.is_of_same_images(b) for a, b in zip(left, right)):
+        raise RunError("other test images")
+    return paired_bootstrap(
+        np.concatenate([one.correct for one in left]), np.concatenate([one.correct for one in right])
+    )
 
 
 def theory(run: Run) -> dict[str, Any] | str:

@@ -61,15 +61,21 @@ class Verdict(Measured):
     what: str = ""
     details: tuple[Measured, ...] = ()
 
+    sources: tuple[str, ...] = ()
+    """Hashes of the source code that made the runs; empty where it was one."""
+
     @property
-    def sized(self) -> str:
-        """A sentence on runs that are not of the paper's size."""
-        return f"Not at the paper's size: {self.size}." if self.size else ""
+    def caveats(self) -> tuple[str, ...]:
+        """What a reader must know of the runs, a sentence each."""
+        told = [f"Not at the paper's size: {self.size}."] if self.size else []
+        if self.sources:
+            told.append(f"Made by {len(self.sources)} versions of the source code: {', '.join(self.sources)}.")
+        return tuple(told)
 
     @property
     def in_words(self) -> str:
         """All that is said, in one line."""
-        return " ".join(filter(None, (self.sentence, *self.beside, self.sized)))
+        return " ".join((self.sentence, *self.beside, *self.caveats))
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -200,8 +206,12 @@ def counted(n: int, unit: str) -> str:
     return f"{n} {unit[:-1] if n == 1 and unit.endswith('s') else unit}"
 
 
-def written(found: Interval, digits: int = 2, sign: bool = True) -> str:
-    """+0.35 (95 % interval +0.10 to +0.60, n = 3)."""
+def written(found: Interval, digits: int = 2, sign: bool = True, unit: str = "") -> str:
+    """+0.35 (95 % interval +0.10 to +0.60, n = 3); a digit more where an end would seem to lie on the threshold."""
+    ends = [end for end in (found.low, found.high) if end is not None]
+    if any(abs(abs(end) - POINT) < 0.5 * 10**-digits for end in ends):
+        digits += 1
     style = f"{'+' if sign else ''}z.{digits}f"
-    ends = "" if found.low is None else f"95 % interval {found.low:{style}} to {found.high:{style}}, "
-    return f"{found.estimate:{style}} ({ends}n = {found.n})".replace("-", "−")
+    told = f"95 % interval {found.low:{style}} to {found.high:{style}}, " if len(ends) == 2 else ""
+    n = f"n = {found.n}{f' {unit}' if unit else ''}"
+    return f"{found.estimate:{style}} ({told}{n})".replace("-", "−")

@@ -108,7 +108,7 @@ def remarks(filled: Filled) -> list[str]:
         near, of = verdict
         told.append(
             f"{near} of {of} learned numbers lie near the paper's: within twice its deviation, at least 1 point, or a "
-            "fifth of what is no percentage."
+            "fifth of what is no percentage; differences in points are not counted."
         )
     if len(filled.sources) > 1:
         hashes = ", ".join(sorted(one[:12] for one in filled.sources))
