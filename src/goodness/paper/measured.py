@@ -72,7 +72,8 @@ def in_training(run: Run, name: str) -> list[float]:
     """One measure, block after block, over the last epoch's training; empty where there is none.
 
     The paper's tables of blocks are of that, most likely (docs/decisions.md). Each block mines a wrong label of its
-    own there, on tokens that carry the one before; on test images, in `by_block`, a label is kept through all blocks.
+    own there, on tokens that carry the one before; on test images, in `by_block`, each candidate label has
+    been in all blocks before, as in prediction.
     """
     if name == "g_neg":
         return [g - margin for g, margin in zip(in_training(run, "g_pos"), in_training(run, "sep_cur_mined"))]
