@@ -79,5 +79,11 @@ def test_the_sentence_says_what_the_numbers_say() -> None:
     collapsed = demo_sentence(result({"local": 2.0, "gated": 2.1, "constant": 0.4, "lcff": 0.05}))
     assert "rides for free" in collapsed
     assert "0.05" in collapsed
+    easy = result({"local": 2.0, "gated": 2.1, "constant": 0.4, "lcff": 0.05})
+    for rule in easy["rules"]:
+        rule["blocks"][0]["accuracy"] = 0.965
+    assert "the first block alone has 96.5 % already" in demo_sentence(easy)
+    easy["rules"][2]["blocks"][0]["accuracy"] = 0.9
+    assert "first block alone" not in demo_sentence(easy)
     healthy = demo_sentence(result({"local": 2.0, "gated": 2.1, "constant": 1.9, "lcff": 1.8}))
     assert "rides for free" not in healthy

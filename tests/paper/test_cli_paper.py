@@ -65,7 +65,13 @@ def test_paper_lists_every_table_with_where_it_stands(trained: Pool, capsys: pyt
 
 
 def test_the_list_has_a_line_a_table_on_80_columns_and_counts_whole_runs_alone() -> None:
-    row = {"label": "cifar100_dissociation_multiseed", "number": 10, "caption": "", "seconds_left": 4e5}
+    row = {
+        "kind": "table",
+        "label": "cifar100_dissociation_multiseed",
+        "number": 10,
+        "caption": "",
+        "seconds_left": 4e5,
+    }
     rows = [
         {**row, "runs": {"needed": 12, "done": done, "without_stage_2": half}, "state": state, "near": 1, "judged": 30}
         for done, half, state in ((0, 1, "partial"), (12, 0, "complete"), (0, 0, "no runs"))
@@ -75,7 +81,7 @@ def test_the_list_has_a_line_a_table_on_80_columns_and_counts_whole_runs_alone()
     console.print(overview(rows, "full", "one GPU", 80))
     lines = [line.split("│")[3:-1] for line in written.getvalue().splitlines() if "│" in line]
     assert [[word.strip() for word in line] for line in lines] == [
-        ["0 of 12", "111 h", "1 lacks Stage 2"],
+        ["0 of 12", "111 h", "partial; 1 S1 only"],
         ["12 of 12", "111 h", "1 of 30 near"],
         ["0 of 12", "111 h", "none of ours"],
     ]
@@ -145,7 +151,7 @@ def test_paper_says_of_a_figure_what_it_needs_and_where_it_lies(
     where = ["--scale", "tiny", "--out", str(copied.path)]
     assert main(["paper", "fig:freeriding", "freeriding", *where, "--json"]) == 0
     figure, table = json.loads(capsys.readouterr().out)  # each once
-    assert (figure["number"], table["number"]) == ("fig.", 31)
+    assert (figure["kind"], figure["number"], table["kind"], table["number"]) == ("figure", None, "table", 31)
     stands = {(one["preset"], one["seed"]): one["stands"] for one in figure["needs"]}
     assert (stands["gamma0", 42], stands["cp-fair", 42], stands["baseline", 42]) == ("done", "done", "not run")
     done = list(stands.values()).count("done")
@@ -204,6 +210,8 @@ def test_a_dry_run_trains_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[
         (["paper", "main_result"], "did you mean 'main_results'"),
         (["paper", "fig:grad_atenuation"], "did you mean 'grad_attenuation'"),
         (["paper", "mcg"], "did you mean 'mgc'"),
+        (["paper", "99"], "the paper has no table '99': its tables are 1 to 38"),
+        (["paper", "tab:mgc"], "the paper has no table 'mgc', but a finding: goodness paper mgc"),
         (["reproduce", "theorem-2"], "did you mean 'theorem-1'"),
         (["reproduce", "finding:freeriding"], "the paper has no finding 'freeriding'"),
         (["paper", "fig:main_results"], "no figure 'main_results'"),

@@ -127,6 +127,11 @@ def test_a_sweep_may_grow_but_not_change(tmp_path: Path) -> None:
     assert refuse_another_sweep(tmp_path, make_cells(["demo"], seeds=[2, 1, 3])) == plan
     with pytest.raises(UserError, match=r"with the cell 'demo', seed 2, which is not asked for now.*--resume"):
         refuse_another_sweep(tmp_path, make_cells(["demo"], seeds=[1]))
+    other = make_cells(["demo"], seeds=[1, 2], changes={"epochs": 5})
+    with pytest.raises(
+        UserError, match=r"is a sweep of 'demo' with epochs = \d+, where 5 is asked for now: .*--resume"
+    ):
+        refuse_another_sweep(tmp_path, other)
 
 
 def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:

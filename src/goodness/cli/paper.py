@@ -210,7 +210,6 @@ def _standing_of_table(one: PaperTable, pool: Pool, seeds: list[int] | None) -> 
     }
     told = as_dict(filled)
     del told["cells"]
-    told["runs"]["without_stage_2"] = pool.without_stage_2(filled.needs)
     return {
         **told,
         "seconds": pool.seconds(filled.needs),
@@ -227,7 +226,8 @@ def _standing_of_figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) 
     half = pool.without_stage_2(needs)
     return {
         "label": one.name,
-        "number": "fig.",
+        "kind": "figure",
+        "number": None,
         "caption": one.about,
         "state": "complete" if not missing else "partial" if done or half else "not run",
         "runs": {"needed": len(needs), "done": done, "without_stage_2": half},
@@ -266,7 +266,7 @@ def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) -> dict[str,
 def _print_figure(figure: extras.Extra, pool: Pool, seeds: list[int] | None) -> None:
     told = _figure(figure, pool, seeds)
     lines = [f"Figure {told['label']}: {told['caption']}"]
-    lines += [f"  {line}" for line in pool.standings(figure.needs(pool.scale, seeds))]
+    lines += [f"  {line}" for line in pool.standings(figure.shown(pool, seeds))]
     left = f", the rest take about {duration(told['seconds_left'])} on {pool.scale.machine}"
     lines.append(f"{told['stands']}{left if told['seconds_left'] else ''}")
     lines.append(f"drawn: {', '.join(told['files'])}" if told["files"] else f"not drawn yet: {told['make']}")

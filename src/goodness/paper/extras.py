@@ -66,6 +66,14 @@ class Extra:
                 found[preset] = runs
         return found, left_out
 
+    def shown(self, pool: Pool, seeds: Sequence[int] | None = None) -> dict[Need, bool]:
+        """What it needs, and what it reads beyond."""
+        runs, _ = self.read(pool, seeds)
+        needs = self.needs(pool.scale, seeds)
+        read = {(preset, seed): self.readout for preset, by_seed in runs.items() for seed in by_seed}
+        order = {preset: place for place, preset in enumerate(self.presets)}
+        return dict(sorted({**read, **needs}.items(), key=lambda one: (order[one[0][0]], one[0] not in needs)))
+
     def _of_preset(self, pool: Pool, preset: str, seeds: Sequence[int] | None) -> tuple[dict[int, Run], list[str]]:
         wanted = pool.seeds(preset) if seeds is None else list(seeds)
         left_out = []

@@ -75,6 +75,7 @@ def as_dict(judged: Judged) -> dict[str, Any]:
     """Everything, as plain JSON data."""
     one, pool = judged.finding, judged.pool
     return {
+        "kind": "finding",
         "name": one.name,
         "says": one.about,
         "where": one.where,
@@ -109,7 +110,7 @@ def lines(judged: Judged) -> list[str]:
     left = f"; the rest: {judged.make}" if judged.missing else ""
     told += [f"Rule: {one.rule}", f"In the paper: {one.where}"]
     told.append(f"Runs: {judged.done} of {len(judged.needs)} done{left}")
-    return told + [f"  {line}" for line in pool.standings(judged.needs)]
+    return told + [f"  {line}" for line in pool.standings(one.shown(pool, judged.seeds))]
 
 
 def _in_full(one: Verdict | Measured) -> str:

@@ -53,6 +53,11 @@ def named(label: str, also: Iterable[str] = ()) -> Named:
             return Named(finding=known["finding"][name])
         names = [*(one for group in known.values() for one in group), *also]
         raise UserError(f"the paper has no table, figure or finding '{label}': {nearest(name, names)}")
+    if kind == "tab" and name.isdigit():
+        numbers = [one.about.number for one in paper_tables() if one.about.number]
+        raise UserError(f"the paper has no table '{name}': its tables are {min(numbers)} to {max(numbers)}")
+    if name not in known[kind] and (others := [KINDS[one] for one in known if name in known[one]]):
+        raise UserError(f"the paper has no {KINDS[kind]} '{name}', but a {others[0]}: goodness paper {name}")
     if name not in known[kind]:
         raise UserError(f"the paper has no {KINDS[kind]} '{name}': {nearest(name, known[kind])}")
     return Named(**{KINDS[kind]: known[kind][name]})

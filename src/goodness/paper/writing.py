@@ -259,7 +259,9 @@ def records(filled: Filled) -> list[dict[str, Any]]:
 def as_dict(filled: Filled) -> dict[str, Any]:
     """Everything, as plain JSON data."""
     one, (near, of) = filled.table.about, filled.verdict
+    done, half = len(filled.needs) - len(filled.missing), filled.pool.without_stage_2(filled.needs)
     return {
+        "kind": "table",
         "label": one.label,
         "number": one.number,
         "section": one.section,
@@ -267,7 +269,7 @@ def as_dict(filled: Filled) -> dict[str, Any]:
         "scale": filled.pool.scale.name,
         "state": filled.state,
         "without": filled.table.without,
-        "runs": {"needed": len(filled.needs), "done": len(filled.needs) - len(filled.missing)},
+        "runs": {"needed": len(filled.needs), "done": done, "without_stage_2": half},
         "near": near,
         "judged": of,
         "cells": records(filled),

@@ -43,13 +43,12 @@ def room_for_accuracies(axes: Axes, values: Sequence[float]) -> None:
 
 
 def kept_axis(axes: Axes, least: float) -> None:
-    """A logarithmic axis in words that need no mathematics: 100 %, 1 %, 10⁻⁴."""
+    """A logarithmic axis in per cent throughout: 100 %, 1 %, 0.01 %."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     def words(share: float, _: int | None) -> str:
-        if share >= 0.00099:
-            return f"{100 * share:g} %"
-        return f"10{str(round(math.log10(share))).translate(str.maketrans('-0123456789', '⁻⁰¹²³⁴⁵⁶⁷⁸⁹'))}"
+        digits = max(0, -round(math.log10(100 * share)))
+        return f"{100 * share:.{digits}f} %"
 
     axes.set_ylim(max(least / 3, SMALLEST / 3), None)
     axes.yaxis.set_major_formatter(FuncFormatter(words))

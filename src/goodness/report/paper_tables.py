@@ -29,14 +29,16 @@ def overview(rows: Sequence[dict[str, Any]], scale: str, machine: str, width: in
         done, needed = row["runs"]["done"], row["runs"]["needed"]
         left = _roughly(row["seconds_left"]) if row["seconds_left"] else "-"
         runs = f"{done} of {needed}" if needed else "-"
-        number = str(row["number"] or "")
+        number = "fig." if row["kind"] == "figure" else str(row["number"] or "")
         shows = [escape(row["caption"])] if width >= ROOM else []
         table.add_row(number, row["label"], *shows, runs, left, _at_a_glance(row))
     has_near = any(_at_a_glance(row).endswith(" near") for row in rows)
     near = "near: numbers that lie near the paper's, of those learned; " if has_near else ""
+    half = any(row["runs"]["without_stage_2"] for row in rows)
+    only = "S1 only: runs that lack the Stage 2 that is needed; " if half else ""
     table.caption = (
-        f"runs: those that are whole; {near}left: an estimate of what is missing, on {machine}, one run after the "
-        "other."
+        f"runs: those that are whole; {near}{only}left: an estimate of what is missing, on {machine}, one run after "
+        "the other."
     )
     table.caption_justify = "left"
     return table
@@ -45,12 +47,12 @@ def overview(rows: Sequence[dict[str, Any]], scale: str, machine: str, width: in
 def _at_a_glance(row: dict[str, Any]) -> str:
     """Where a table or figure stands, in few letters; how many runs there are stands beside it."""
     half = row["runs"]["without_stage_2"]
-    lacking = [f"{half} lack{'s' if half == 1 else ''} Stage 2"] if half else []
+    lacking = [f"{half} S1 only"] if half else []
     lacking += ["some are refused"] if row.get("is_refused") else []
     if row["state"] == "complete" and row.get("judged"):
         return f"{row['near']} of {row['judged']} near"
     word = {"no runs": "none of ours"}.get(row["state"], row["state"])
-    return "; ".join(lacking if lacking and word == "partial" else [word, *lacking])
+    return "; ".join([word, *lacking])
 
 
 def _roughly(seconds: float) -> str:

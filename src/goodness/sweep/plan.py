@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from goodness.config import differences
 from goodness.durable import read_json, write_json
 from goodness.errors import RunError, UserError, nearest
 from goodness.presets import preset, presets
@@ -144,11 +145,27 @@ def refuse_another_sweep(folder: Path, cells: Sequence[Cell]) -> Plan | None:
     left_out = [cell for cell in plan.cells if cell.folder_name not in wanted]
     if left_out:
         first = left_out[0]
+        again = f"or go on as it was: goodness sweep --resume {shlex.quote(str(folder))}"
+        if why := _other_settings(first, cells):
+            raise UserError(f"{folder} is a sweep of '{first.group}' with {why}: choose another --out, {again}")
         raise UserError(
             f"{folder} is a sweep with the cell '{first.group}', seed {first.seed}, which is not asked for now: choose "
-            f"another --out, ask for it too, or go on as it was: goodness sweep --resume {shlex.quote(str(folder))}"
+            f"another --out, ask for it too, {again}"
         )
     return plan
+
+
+def _other_settings(known: Cell, cells: Sequence[Cell]) -> str:
+    """`epochs = 2, where 3 is asked for now`: the first difference to a cell of the same preset and seed."""
+    same = [cell for cell in cells if (cell.preset, cell.seed) == (known.preset, known.seed)]
+    if not same:
+        return ""
+    apart = differences(same[0].config, known.config)
+    names = [name for name in apart if name not in ("preset", "seed")]
+    if not names:
+        return ""
+    before, now = apart[names[0]]
+    return f"{names[0]} = {before}, where {now} is asked for now"
 
 
 def _one_of_each_group(cells: Iterable[Cell]) -> list[Cell]:
