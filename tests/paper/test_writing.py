@@ -146,7 +146,7 @@ def test_what_can_have_no_number_of_ours_is_blank_and_its_reason_is_in_the_csv(t
     assert {one["why_not"] for one in records(filled) if one["row"] == other} == {"cited", "in words"}
     text = fill(paper_table("in_text"), trained)
     gain = "Stage 2 over Stage 1, CIFAR-10"
-    assert shown(cell("in_text", gain, "gain"), text.ours[gain, "gain"]) == "no single run's"
+    assert shown(cell("in_text", gain, "gain"), text.ours[gain, "gain"]) == "of several runs"
 
 
 @pytest.mark.parametrize(("text", "tex"), [("50 %", r"50 \%"), ("a_b & #1", r"a\_b \& \#1"), ("±", r"$\pm$")])

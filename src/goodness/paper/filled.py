@@ -61,7 +61,7 @@ REFUSED, UNREADABLE = "refused", "unreadable"
 OF_NO_USE = (REFUSED, UNREADABLE, readers.NO_BLOCKS)
 """Why a cell is empty though its runs are finished: a table with such a cell is not complete."""
 CITED = readers.NOT_OURS["cited_accuracy"]
-NO_SINGLE_RUN = "no single run's"
+NO_SINGLE_RUN = "of several runs"
 
 
 @dataclass(frozen=True, kw_only=True)

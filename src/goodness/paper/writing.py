@@ -66,12 +66,23 @@ def shown(cell: Cell, ours: Ours) -> str:
     """`91.20 ± 0.10 (3)`; with seeds missing `(2 of 3)`; else why there is none."""
     score = ours.score
     if score is None:
-        is_blank = cell.metric in NOT_OURS or ours.why == CITED or (cell.value is None and ours.why == NO_SINGLE_RUN)
-        return "" if is_blank else ours.why or "not run"
+        return "" if _is_blank(cell, ours) else ours.why or "not run"
     spread = "" if score.std is None else f" ± {_number(cell, score.std)}"
     wanted = max(1, len(ours.wanted))
     count = f" ({wanted if ours.is_complete else f'{score.n} of {wanted}'})" if ours.wanted else ""
     return f"{_number(cell, score.mean)}{spread}{count}"
+
+
+def _is_blank(cell: Cell, ours: Ours) -> bool:
+    """Whether the cell has no number of ours for want of a measure, not of a run."""
+    if ours.score is not None:
+        return False
+    return cell.metric in NOT_OURS or ours.why == CITED or (cell.value is None and ours.why == NO_SINGLE_RUN)
+
+
+def _blank(filled: Filled) -> list[tuple[Cell, Ours]]:
+    every = [(cell, filled.ours[cell.row, cell.column]) for cell in filled.table.cells]
+    return [(cell, ours) for cell, ours in every if ours.why and _is_blank(cell, ours)]
 
 
 def _number(cell: Cell, value: float) -> str:
@@ -96,6 +107,8 @@ def remarks(filled: Filled) -> list[str]:
     told.append(f"Ours: mean ± standard deviation (runs), at the scale '{scale.name}' ({scale.about}).")
     if not scale.is_papers:
         told.append("At this scale the paper's numbers are not to be expected.")
+    if blank := dict.fromkeys(ours.why for cell, ours in _blank(filled)):
+        told.append(f"Blank, as no run of ours has it: {'; '.join(blank)} (the CSV says of each).")
     told += [f"{where}." for where in measured_where(filled.table.cells, filled.margins)]
     if table.label in PAIRS:
         told.append(f"Pairs: {HOW_PAIRED}.")
