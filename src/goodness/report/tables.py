@@ -17,13 +17,13 @@ STAGES = {"s1": "", "s2": "Stage 2 ", "bp": "backpropagation "}
 
 
 def demo_table(result: dict[str, Any]) -> Table:
-    """Per rule and block: current separation, separation rate, attenuation, accuracy of blocks 0..d."""
+    """Per rule and block: current separation, separation rate, gradient left, accuracy of blocks 0..d."""
     table = Table(title="The same network, digits, four collaboration rules (test images)", title_justify="left")
     table.add_column("rule", no_wrap=True)
     table.add_column("block", justify="right")
     table.add_column("sep_cur", justify="right")
     table.add_column("sep_rate", justify="right")
-    table.add_column("attenuation", justify="right")
+    table.add_column("gradient left", justify="right")
     table.add_column("accuracy, blocks 0..d", justify="right")
     for rule in result["rules"]:
         for depth, block in enumerate(rule["blocks"]):
@@ -32,14 +32,14 @@ def demo_table(result: dict[str, Any]) -> Table:
                 str(depth),
                 f"{block['sep_cur']:.2f}",
                 f"{block['sep_rate']:.3f}",
-                f"{block['attenuation']:.3f}",
+                f"{100 * block['attenuation']:.1f} %",
                 f"{100 * block['accuracy']:.1f} %",
                 end_section=depth == len(rule["blocks"]) - 1,
             )
     table.caption = (
         "sep_cur: goodness of the right digit minus the strongest wrong one's, in this block alone. sep_rate: share of "
-        "images whose right digit leads a mined wrong one, blocks 0..d summed. attenuation: share of the block's own "
-        "gradient that its history leaves."
+        "images whose right digit leads a mined wrong one, blocks 0..d summed. gradient left: share of the block's own "
+        "gradient that its history leaves it."
     )
     table.caption_justify = "left"
     return table
@@ -71,14 +71,14 @@ def health_table(title: str, blocks: list[dict[str, Any]]) -> Table | str:
         return title
     table = Table(title=title, title_justify="left")
     table.add_column("block", justify="right")
-    for heading in ("sep_cur", "sep_rate", "attenuation", "accuracy, blocks 0..d"):
+    for heading in ("sep_cur", "sep_rate", "gradient left", "accuracy, blocks 0..d"):
         table.add_column(heading, justify="right")
     for depth, block in enumerate(blocks):
         table.add_row(
             str(depth),
             f"{block['sep_cur']:.2f}",
             f"{block['sep_rate']:.3f}",
-            f"{block['attenuation']:.3g}",
+            f"{100 * block['attenuation']:.3g} %",
             f"{100 * block['accuracy']:.2f} %",
         )
     return table
