@@ -21,6 +21,7 @@ from goodness.durable import read_json, write_json
 from goodness.errors import ConfigError, RunError, UserError
 from goodness.idle import idle_settings
 from goodness.model.network import build_stem, shapes_by_depth
+from goodness.own_parts import own_sources
 from goodness.predict import class_scores, goodness_of, readout_scores
 from goodness.presets import preset
 from goodness.refusals import (
@@ -191,7 +192,8 @@ def readout(
     with RunFolder.create(place) as folder:
         inside = out is None
         about = {"run": ".." if inside else str(run.path.resolve()), "weights": weights}
-        write_json(folder.backbone_path, {**about, "weights_sha256": weights_sha256(network.state_dict())})
+        about |= {"weights_sha256": weights_sha256(network.state_dict()), "trained": run.result["weights_sha256"]}
+        write_json(folder.backbone_path, about)
         write_json(folder.config_path, {"stage": Stage2.stage, **to_dict(config)})
         if listen is not None and not has_wanted:
             why = "the run had no validation split to choose them on, so the last are frozen"
@@ -356,6 +358,8 @@ def _go(
     settings = prepared(device, config.deterministic, threads)
     with settings, StopRequest() as stop, contextlib.ExitStack() as sinks:
         facts = environment(device, dtype, reason)
+        if (own := own_sources(config)) is not None:
+            facts["parts"] = own
         facts["data"] = {"provenance": data.provenance, "dir": str(sources.cache_dir(data_dir).resolve())}
         if config.keep.tensorboard:
             from goodness.report.tensorboard import tensorboard_sink

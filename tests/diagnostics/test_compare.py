@@ -125,6 +125,45 @@ def test_runs_on_other_images_or_in_another_order_are_never_paired(runs: dict[st
     assert any("another order" in line for line in found["missing"])
 
 
+def change(run: Run, name: str, **values: Any) -> None:
+    file = run.path / name
+    write_json(file, {**read_json(file), **values})
+
+
+def test_runs_that_do_not_belong_together_are_left_out_and_named(runs: dict[str, Run], tmp_path: Path) -> None:
+    first, second = runs["lcff-dense 1"], runs["lcff-dense 2"]
+
+    def left_with(spoiled: Run, words: str) -> None:
+        found = compare([first, spoiled])
+        (group,) = found["groups"]
+        assert group["accuracy"] == {"mean": first.accuracy, "std": None, "n": 1}
+        assert any(f"{spoiled.path} is left out" in line and words in line for line in found["missing"]), found
+
+    wrong = copied(second, tmp_path / "wrong")
+    change(wrong, "result.json", reported={**second.result["reported"], "accuracy": 5.0})
+    left_with(wrong, "its result has an accuracy of 5.0")
+
+    swapped = copied(second, tmp_path / "swapped")
+    (swapped.path / "predictions_test.npz").write_bytes((first.path / "predictions_test.npz").read_bytes())
+    left_with(swapped, "its predictions")
+
+    twin = copied(first, tmp_path / "twin")
+    change(twin, "config.json", seed=2)
+    left_with(twin, "so they are one training")
+
+    other = copied(second, tmp_path / "other")
+    change(other, "environment.json", data={"sha256": "f" * 64})
+    left_with(other, "its data are not those of")
+
+
+def test_runs_of_other_versions_are_compared_and_said_to_be(runs: dict[str, Run], tmp_path: Path) -> None:
+    older = copied(runs["lcff-dense 2"], tmp_path / "older")
+    change(older, "environment.json", torch="2.0.0")
+    found = compare([runs["lcff-dense 1"], older])
+    assert found["groups"][0]["accuracy"]["n"] == 2
+    assert any("different versions (torch: " in line and "2.0.0" in line for line in found["missing"])
+
+
 def test_the_same_seed_twice_counts_once(runs: dict[str, Run], tmp_path: Path) -> None:
     twin = copied(runs["gamma0-dense 1"], tmp_path / "twin")
     found = compare([runs["gamma0-dense 1"], twin, runs["lcff-dense 1"]])

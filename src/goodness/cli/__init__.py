@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import sys
 from collections.abc import Callable, Sequence
@@ -111,8 +112,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         err.print(f"goodness: {trouble.filename}: {trouble.strerror}{advice}", markup=False, soft_wrap=True)
         return 2
     except OSError as trouble:
-        err.print(f"goodness: {trouble}", markup=False, soft_wrap=True)
-        return 1
+        full = "; free some room and run the same command again" if trouble.errno == errno.ENOSPC else ""
+        err.print(f"goodness: {trouble}{full}", markup=False, soft_wrap=True)
+        return 2 if trouble.errno == errno.ENAMETOOLONG else 1
     except (MemoryError, RuntimeError) as trouble:
         if not tells_of_full_memory(trouble):
             raise

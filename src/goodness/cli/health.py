@@ -30,6 +30,9 @@ from goodness.runs import Run
 from goodness.sweep.published import is_in_publication, is_published, published_run, refuse_published
 from goodness.sweep.theory import THEORY, examples_kept
 
+MOST_FOLDS = 1_000_000
+"""Resamples of a bootstrap, at most."""
+
 
 @dataclass(kw_only=True)
 class HealthArgs:
@@ -223,6 +226,8 @@ def compare_command(arguments: list[str]) -> int:
         raise UserError("name the runs: goodness compare RUN RUN [...]")
     if args.folds < 100:
         raise UserError(f"--folds must be at least 100 for an interval, got {args.folds}")
+    if args.folds > MOST_FOLDS:
+        raise UserError(f"--folds must be at most {MOST_FOLDS:,}, got {args.folds}: more tell nothing more")
     refuse_foreign_figures(args.figure)
     found = compare([api.load(path) for path in args.runs], tta=args.tta, folds=args.folds)
     published = [str(path) for path in args.runs if is_published(path)]

@@ -17,7 +17,7 @@ from goodness.errors import UserError
 from goodness.paper import extras, judged
 from goodness.paper.filled import Filled, fill
 from goodness.paper.names import Named, named
-from goodness.paper.pool import Pool
+from goodness.paper.pool import Pool, refuse_another_scale
 from goodness.paper.reproduce import FIGURES, Taken, found_in, plan, reproduce
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import as_dict, remarks
@@ -165,7 +165,10 @@ def _pool(args: PoolArgs) -> Pool:
     known = about_publication(args.out).get("scale") if args.out else None
     if known not in (None, args.scale):
         raise UserError(f"{args.out} holds runs at the scale '{known}': add --scale {known}")
-    return Pool.at(args.scale, args.out, mixed_versions=args.mixed_versions)
+    pool = Pool.at(args.scale, args.out, mixed_versions=args.mixed_versions)
+    if known is None:
+        refuse_another_scale(pool)
+    return pool
 
 
 def _list(pool: Pool, seeds: list[int] | None, args: PoolArgs) -> int:

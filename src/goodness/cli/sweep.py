@@ -83,7 +83,12 @@ def sweep_command(arguments: list[str]) -> int:
         if args.resume is not None:
             if args.names or seeds or changes or args.scale or args.readout or args.out or args.plugin:
                 raise UserError("--resume goes on with a sweep as it was asked for; to add to it, name it all again")
-            import_plugins(Plan.read(args.resume).how.plugins)
+            try:
+                import_plugins(Plan.read(args.resume).how.plugins)
+            except UserError as trouble:
+                raise UserError(
+                    f"{trouble}; if it was moved, name the whole sweep again with --out and its new --plugin"
+                ) from None
             results = resume_sweep(args.resume, device=args.device, **shared)
         else:
             if not args.names:
@@ -154,5 +159,5 @@ def _changes(given: tuple[str, ...]) -> dict[str, Any]:
 def _value(text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):  # of brackets without end
         return text

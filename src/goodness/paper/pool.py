@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from goodness.errors import UserError
-from goodness.paper.scales import Scale, scale_of
+from goodness.durable import read_json
+from goodness.errors import RunError, UserError
+from goodness.paper.scales import SCALES, Scale, scale_of
+from goodness.presets import presets
 from goodness.runs import Run
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Row, collect
@@ -185,6 +187,33 @@ class Pool:
             cells = [self.cell(preset, seed, readout) for seed in wanted]
             (self._rows[key],) = collect(cells, self.path, mixed_versions=self.mixed_versions).rows
         return self._rows[key]
+
+
+def what_lies_in(folder: Path, scale: Scale | None) -> tuple[Scale, Need] | None:
+    """The scale, preset and seed of a cell's folder; None for a cell that is no run of the paper's."""
+    try:
+        asked = read_json(folder / "cell.json")
+        preset, seed = str(asked["preset"]), int(asked["seed"])
+    except (RunError, TypeError, KeyError, ValueError, OverflowError):
+        return None
+    for one in (scale,) if scale else SCALES.values():
+        if preset in presets and Pool(folder.parent, one).cell(preset, seed).folder_name == folder.name:
+            return one, (preset, seed)
+    return None
+
+
+def refuse_another_scale(pool: Pool) -> None:
+    """A folder whose runs are all of another scale was meant at that one; one of its own, or an empty one, is let
+    through."""
+    if not pool.path.is_dir():
+        return
+    other = None
+    for cell in sorted(pool.path.glob("*/cell.json")):
+        if what_lies_in(cell.parent, pool.scale) is not None:
+            return
+        other = other or what_lies_in(cell.parent, None)
+    if other is not None:
+        raise UserError(f"{pool.path} holds runs at the scale '{other[0].name}': add --scale {other[0].name}")
 
 
 def refuse_two_trainings(pool: Pool, other: Pool, need: Need, instead: str = "publish one of them") -> None:

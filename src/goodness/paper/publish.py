@@ -20,17 +20,18 @@ from goodness.durable import copy_contents, read_json, remove_tree
 from goodness.errors import DAMAGE, RunError, UserError
 from goodness.paper import reduced
 from goodness.paper.exchange import BUILDING, alone_with, beside, is_free, put_in_place
-from goodness.paper.pool import Need, Pool, Stage1Alone, refuse_two_trainings, stage_2, weights
+from goodness.paper.pool import Need, Pool, Stage1Alone, refuse_two_trainings, stage_2, weights, what_lies_in
 from goodness.paper.published_page import make_way, require_folder, write_page
-from goodness.paper.scales import SCALES, Scale
-from goodness.presets import presets
+from goodness.paper.scales import Scale
 from goodness.runs import Run, about_backbone, environment_of
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import are_versions
 from goodness.sweep.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.sweep.published import PUBLISHED, about_publication, is_published
 from goodness.sweep.theory import THEORY, examples_kept, has_theory
+from goodness.sweep.whole import refuse_mixed_files
 from goodness.training.run import RunFolder
+from goodness.training.signals import as_interrupts
 
 NOT_PUBLISHED: Mapping[str, str] = {
     "weights": "too large",
@@ -106,7 +107,7 @@ def publish(
         out = given.resolve()
     except (RuntimeError, OSError) as trouble:  # a link to itself
         raise UserError(f"{given} leads nowhere ({trouble}); choose another --out") from None
-    with alone_with(out):
+    with as_interrupts(), alone_with(out):
         return _publish(sources, given, out, scale, mixed_versions, figures)
 
 
@@ -246,7 +247,9 @@ def flaw(run: Run) -> str:
         for path, part in parts.items():
             if not _can_be_written(part):
                 return f"{path} is damaged: it has what no run writes, or a number that is not finite"
-        read_predicted(run)
+        if run.stage == "s2":
+            about_backbone(run.path)
+        refuse_mixed_files(run)
     except (RunError, UserError, OSError) as trouble:
         return str(trouble)
     except DAMAGE:
@@ -286,24 +289,11 @@ def _readout_of(pool: Pool, need: Need) -> str:
     return path.relative_to(pool.path).as_posix()
 
 
-def _what_lies_in(folder: Path, scale: Scale | None) -> tuple[Scale, Need] | None:
-    """The scale, preset and seed of a cell's folder; None for a cell that is no run of the paper's."""
-    try:
-        asked = read_json(folder / "cell.json")
-        preset, seed = str(asked["preset"]), int(asked["seed"])
-    except (RunError, TypeError, KeyError, ValueError, OverflowError):
-        return None
-    for one in (scale,) if scale else SCALES.values():
-        if preset in presets and Pool(folder.parent, one).cell(preset, seed).folder_name == folder.name:
-            return one, (preset, seed)
-    return None
-
-
 def _cells_in(folder: Path, scale: Scale | None) -> Iterator[tuple[Path, tuple[Scale, Need] | None]]:
     """Every cell's folder, and what lies in it."""
     for cell in sorted(folder.iterdir()):
         if (cell / "cell.json").is_file():
-            yield cell, _what_lies_in(cell, scale)
+            yield cell, what_lies_in(cell, scale)
 
 
 def _read_and_not(pool: Pool) -> tuple[list[Need], list[str]]:
@@ -390,7 +380,7 @@ def _publish_run(run: Run, target: Path) -> None:
     _write(target / "environment.json", reduced.environment(environment_of(run)))
     _write(target / "result.json", run.result, indent=None)
     lines = [json.dumps(line, separators=(",", ":")) + "\n" for line in reduced.metrics(run.metrics)]
-    (target / "metrics.jsonl").write_text("".join(lines))
+    (target / "metrics.jsonl").write_text("".join(lines), encoding="utf-8")
     if folder.health_path.is_file():
         _write(target / "health.json", reduced.health(read_json(folder.health_path)), indent=None)
     if folder.backbone_path.is_file():
@@ -404,4 +394,5 @@ def _publish_run(run: Run, target: Path) -> None:
 def _write(path: Path, value: Any, indent: int | None = 2) -> None:
     separators = (",", ":") if indent is None else None
     make_way(path)
-    path.write_text(json.dumps(value, indent=indent, separators=separators, allow_nan=False) + "\n")
+    text = json.dumps(value, indent=indent, separators=separators, allow_nan=False)
+    path.write_text(f"{text}\n", encoding="utf-8")

@@ -94,7 +94,8 @@ def _has_numbers(filled: Filled) -> bool:
 def _write(pool: Pool, name: str, text: str) -> None:
     """A text of the page; no place of this machine in it."""
     make_way(pool.path / name)
-    (pool.path / name).write_text(text.replace(f"{pool.path}/", ""))
+    content = text.replace(f"{pool.path}/", "").encode("utf-8", "backslashreplace")  # of a name that is no text
+    (pool.path / name).write_bytes(content)
 
 
 def _draw(pool: Pool) -> tuple[list[extras.Extra], list[str]]:

@@ -32,6 +32,7 @@ ENVIRONMENT = (
     "dtype",
     "dtype_reason",
     "source",
+    "parts",
     "commit",
     "commit_is_dirty",
     "started",

@@ -9,19 +9,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from goodness.durable import is_number
 from goodness.errors import RunError, UserError
 from goodness.runs import Run, environment_of
 from goodness.stats import MeanAndStd, mean_and_std
 from goodness.sweep.cell import Cell, CellFolder
-from goodness.sweep.predicted import accuracy_of_tests, order_of_tests
 from goodness.sweep.state import difference, standing
+from goodness.sweep.whole import refuse_mixed_files, test_order
 
 SCORES = {
     "s1": "test accuracy",
@@ -30,9 +28,8 @@ SCORES = {
     "s2_tta": "Stage 2 with TTA",
 }
 """What is averaged, and how tables call it. A backpropagation control's own accuracy stands under s1."""
-VERSIONS = ("goodness", "torch", "source")
-ROUNDING = 1e-6
-"""By how much two counts of the same images may differ."""
+VERSIONS = ("goodness", "torch", "source", "parts")
+"""What software made a run; parts are those of the user's own, where it has some."""
 HASH = re.compile(r"\b[0-9a-f]{64}\b")
 """Of which a reader sees the first letters."""
 
@@ -179,17 +176,17 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
         if wrong:
             raise UserError(f"{run.path} holds a run with {wrong}")
         result, environment = run.result, environment_of(run)
-        reported = result["reported"]
-        scores[stage] = _confirmed(run, "accuracy", "test")
-        if "accuracy_tta" in reported:
-            scores[f"{stage}_tta"] = _confirmed(run, "accuracy_tta", "test_tta")
+        for name, score in refuse_mixed_files(run, place.run if stage == "s2" else None).items():
+            scores[name.replace("accuracy", stage)] = score
         lives = [environment, *environment.get("resumed", [])]
-        for name in (*VERSIONS, "dtype"):
+        for name in ("goodness", "torch", "source", "dtype"):
             seen = dict.fromkeys(str(life.get(name)) for life in lives)
             facts[name] = " then ".join(dict.fromkeys([*_parts(facts.get(name)), *seen]))
+        parts = [life.get("parts") for life in lives if life.get("parts") is not None]
+        facts["parts"] = " then ".join(dict.fromkeys([*_parts(facts.get("parts")), *map(str, parts)])) or None
         facts["data"] = environment["data"].get("sha256")
         facts[f"epochs of {stage}"] = result["epochs"]
-        facts["test images and their order"] = order_of_tests(run)
+        facts["test images and their order"] = test_order(run)
     run = place.readout if runs else place.run
     device = str(environment_of(run).get("device_name"))
     trainings = tuple(str(one.result["weights_sha256"]) for one in (place.run, *runs.values()))
@@ -202,17 +199,6 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
         weights_sha256=trainings[-1],
         trainings=trainings,
     )
-
-
-def _confirmed(run: Run, name: str, view: str) -> float:
-    """A reported accuracy that the run's own predictions have too."""
-    told, counted = run.result["reported"][name], accuracy_of_tests(run, view)
-    if not is_number(told) or abs(told - counted) > ROUNDING:
-        raise RunError(
-            f"{run.path}: its result has an {name} of {told}, its predictions {counted:.6g}; restore it from a copy, "
-            f"or remove it to train it anew (rm -r {shlex.quote(str(run.path))})"
-        )
-    return told
 
 
 def _parts(joined: str | None) -> list[str]:

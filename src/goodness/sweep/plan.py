@@ -109,7 +109,8 @@ class Plan:
         path = folder / SWEEP
         if not path.is_file():
             raise UserError(f"{folder} is not a sweep's folder: it has no {SWEEP}; `goodness sweep` makes one")
-        found = read_json(path)
+        again = "remove it and name the whole sweep again with this --out, which keeps the finished cells"
+        found = read_json(path, otherwise=again)
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise RunError(f"{path} is not what this version writes; restore it from a copy, or take another --out")
         try:
@@ -131,7 +132,8 @@ def refuse_other_things(folder: Path) -> None:
     if folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, not a folder; choose another --out")
     if folder.is_dir() and not (folder / SWEEP).is_file():
-        strange = sorted(child.name for child in folder.iterdir() if child.name != LOCK)
+        mine = {LOCK, *(child.parent.name for child in folder.glob("*/cell.json"))}  # of a sweep that lost its plan
+        strange = sorted(child.name for child in folder.iterdir() if child.name not in mine)
         if strange:
             raise UserError(f"{folder} holds other things ({', '.join(strange[:3])}); choose another --out")
 

@@ -166,10 +166,11 @@ class RunFolder:
                 return {key: archive[key] for key in ("scores", "labels", "indices")}
         except FileNotFoundError:
             known = [file.stem.removeprefix("predictions_") for file in self.path.glob("predictions_*.npz")]
-            hint = nearest(name, known) if known else "this run has written none yet"
+            none = "it has lost them: restore them from a copy" if self.is_finished else "it is not finished"
+            hint = nearest(name, known) if known else none
             raise UserError(f"there are no predictions '{name}' in {self.path}; {hint}") from None
         except Exception as trouble:  # a damaged archive can fail in any way
-            raise RunError(f"{path} cannot be read ({trouble}); evaluate the run again to rewrite it") from trouble
+            raise RunError(f"{path} cannot be read ({trouble}); restore it from a copy") from trouble
 
     def close(self) -> None:
         """Give the folder back. Safe to call twice."""

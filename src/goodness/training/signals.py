@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 
@@ -77,3 +77,22 @@ class StopRequest:
             if self._on_request is not None:
                 with contextlib.suppress(Exception):  # a message that fails must not cost the checkpoint
                     self._on_request(self.exit_code)
+
+
+@contextlib.contextmanager
+def as_interrupts() -> Iterator[None]:
+    """SIGTERM and SIGHUP as Ctrl-C: for work that has nothing to save and only has to tidy up behind itself."""
+
+    def interrupt(number: int, _: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    before = {number: signal.signal(number, interrupt) for number in numbers}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)

@@ -1,0 +1,92 @@
+"""Whether the files of a finished run are of one training: its result against its predictions and its epochs."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any
+
+from goodness.durable import is_number
+from goodness.errors import RunError, UserError
+from goodness.runs import Run, about_backbone
+from goodness.sweep.predicted import PREDICTED, accuracy_of_tests, order_of_tests
+from goodness.training.run import RunFolder
+
+ROUNDING = 1e-6
+"""By how much two counts of the same images may differ."""
+KEPT = 1e-5
+"""The same of what a publication keeps of metrics.jsonl, which it rounds."""
+VIEWS = {"accuracy": "test", "accuracy_tta": "test_tta"}
+"""Where the predictions behind a reported accuracy are."""
+
+
+def refuse_mixed_files(run: Run, backbone: Run | None = None) -> dict[str, float]:
+    """The reported accuracies of a finished run, all of which its own files bear out; of a Stage 2 also that it was
+    trained on this backbone. An error where files of two runs are mixed, or where one is missing."""
+    reported = run.result["reported"]
+    scores = {name: _confirmed(run, name) for name in VIEWS if name in reported}
+    _refuse_other_epochs(run)
+    if backbone is not None:
+        _refuse_another_backbone(run, backbone)
+    return scores
+
+
+def has_predictions(run: Run) -> bool:
+    return any(file.is_file() for file in (run.path / PREDICTED, RunFolder(run.path, None).predictions_path("test")))
+
+
+def test_order(run: Run) -> str:
+    """A hash of the test images that a finished run was scored on, their labels and their order."""
+    try:
+        return order_of_tests(run)
+    except (UserError, RunError) as trouble:
+        raise RunError(f"{run.path} is finished and its predictions are of no use ({trouble}); {_anew(run)}") from None
+
+
+def _confirmed(run: Run, name: str) -> float:
+    """A reported accuracy that the run's own predictions have too."""
+    test_order(run)
+    told, counted = run.result["reported"][name], accuracy_of_tests(run, VIEWS[name])
+    if not is_number(told) or abs(told - counted) > ROUNDING:
+        raise RunError(f"{run.path}: its result has an {name} of {told}, its predictions {counted:.6g}; {_anew(run)}")
+    return told
+
+
+def _refuse_other_epochs(run: Run) -> None:
+    """The last weights' accuracy on the validation images stands in result.json and in the last line of metrics.jsonl:
+    where both have it, it is the same. What lacks one of them is told by whoever needs it."""
+    result, lines = run.result, _lines(run)
+    rows = [row for row in result["accuracy"] if _is_of_last_epoch(row)]
+    if not rows or not lines or lines[-1].get("epoch") != result.get("epochs", 0) - 1:
+        return
+    found = lines[-1].get("val")
+    line, kept = found.get("accuracy") if isinstance(found, dict) else None, rows[-1].get("top1")
+    if is_number(line) and is_number(kept) and abs(line - kept) > KEPT:
+        raise RunError(
+            f"{run.path}: its last epoch has a validation accuracy of {line:.6g} in metrics.jsonl and of {kept:.6g} in "
+            f"result.json, so they are of two runs; {_anew(run)}"
+        )
+
+
+def _lines(run: Run) -> list[dict[str, Any]]:
+    try:
+        return run.metrics
+    except (UserError, RunError, OSError):
+        return []
+
+
+def _is_of_last_epoch(row: Any) -> bool:
+    return isinstance(row, dict) and (row.get("split"), row.get("weights"), row.get("tta")) == ("val", "last", False)
+
+
+def _refuse_another_backbone(readout: Run, backbone: Run) -> None:
+    if not RunFolder(readout.path, None).backbone_path.is_file():
+        return  # which `Run.backbone` tells whoever needs it
+    known, here = about_backbone(readout.path).get("trained"), backbone.result.get("weights_sha256")
+    if known is not None and known != here:  # older readouts do not say
+        raise RunError(
+            f"{readout.path} was trained on another run than {backbone.path}, which has other weights; {_anew(readout)}"
+        )
+
+
+def _anew(run: Run) -> str:
+    return f"restore it from a copy, or remove it to train it anew (rm -r {shlex.quote(str(run.path))})"
