@@ -343,3 +343,13 @@ def test_where_nothing_was_run_the_publications_are_named(
     text = said(capsys)
     assert "Published:" not in text
     assert ("has no finished run of these at the scale 'short'" in text) == bool(names)
+
+
+def test_runs_of_another_scale_are_not_shown_as_of_this_one(trained: Pool, capsys: pytest.CaptureFixture[str]) -> None:
+    for asked in (["paper", "fig:freeriding"], ["paper"], ["reproduce", "fig:freeriding", "--dry-run"]):
+        assert main([*asked, "--scale", "short", "--out", str(trained.path)]) == 2
+        assert f"{trained.path} holds runs at the scale 'tiny': add --scale tiny" in said_wrong(capsys)
+
+
+def said_wrong(capsys: pytest.CaptureFixture[str]) -> str:
+    return " ".join(capsys.readouterr().err.split())

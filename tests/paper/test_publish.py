@@ -8,6 +8,10 @@ import math
 import os
 import re
 import shutil
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -946,3 +950,41 @@ def test_a_report_is_never_written_into_a_publication(
     assert main(["report", str(run), "--out", str(published.path / "page")]) == 2
     assert "lies in a publication" in " ".join(capsys.readouterr().err.split())
     assert files(published.path) == before
+
+
+def test_a_publication_that_is_told_to_stop_leaves_nothing_beside_it(
+    trained: Pool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def told(*_: Any, **__: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(5)  # the signal comes first
+
+    monkeypatch.setattr("goodness.paper.publish.write_page", told)
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(KeyboardInterrupt):
+        publish([trained.path], tmp_path / "out")
+    assert list(tmp_path.iterdir()) == []
+    assert signal.getsignal(signal.SIGTERM) == before
+
+
+def test_a_publication_is_utf8_whatever_the_locale_and_stands_names_that_are_no_text(
+    trained: Pool, tmp_path: Path
+) -> None:
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "OMP_NUM_THREADS": "1"}
+    out = os.fsencode(tmp_path) + b"/\xff pub"
+    asked = [sys.executable, "-m", "goodness", "publish", str(trained.path), "--out", out, "--no-figures"]
+    done = subprocess.run(asked, env=environment, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    page = (Path(os.fsdecode(out)) / "README.md").read_text("utf-8")
+    assert "mean ± standard deviation" in page
+    assert "\\udcff pub" in page
+
+
+def test_a_readout_that_lost_its_backbone_is_left_out_and_takes_nothing_else_down(copied: Pool, tmp_path: Path) -> None:
+    (place(copied, "gamma0", 123) / "readout" / "backbone.json").write_text("{}")
+    made = publish([copied.path], tmp_path / "out", figures=False)
+    assert any("backbone.json" in why for why in made.left_out.values()), made.left_out
+    there = Pool.at("tiny", tmp_path / "out")
+    assert there.run("gamma0", 123) is not None
+    assert there.run("gamma0", 42, readout=True) is not None
+    assert there.run("gamma0", 123, readout=True) is None

@@ -190,3 +190,13 @@ def test_output_that_cannot_be_written_does_not_cost_the_sweep() -> None:
 @pytest.mark.parametrize(("seconds", "words"), [(0.4, "0 s"), (59.7, "1 min 0 s"), (3599, "59 min 59 s")])
 def test_a_duration_in_words(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+def test_a_value_of_brackets_without_end_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "demo", "--out", str(tmp_path / "out"), "--set", f"epochs={'[' * 20_000}"]) == 2
+    assert "epochs" in capsys.readouterr().err
+
+
+def test_a_name_that_is_too_long_is_a_mistake(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", "demo", "--set", "epochs=1", "--out", str(tmp_path / ("x" * 300))]) == 2
+    assert "too long" in capsys.readouterr().err

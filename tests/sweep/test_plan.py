@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from goodness.errors import ConfigError, RunError, UserError
-from goodness.sweep.cell import Cell
+from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.engine import How
 from goodness.sweep.plan import Plan, default_folder, make_cells, refuse_another_sweep, refuse_other_things
 from goodness.sweep.suites import Suite, suites
@@ -132,6 +132,21 @@ def test_a_sweep_may_grow_but_not_change(tmp_path: Path) -> None:
         UserError, match=r"is a sweep of 'demo' with epochs = \d+, where 5 is asked for now: .*--resume"
     ):
         refuse_another_sweep(tmp_path, other)
+
+
+def test_a_sweep_that_lost_its_plan_keeps_its_cells(tmp_path: Path) -> None:
+    plan = Plan(cells=tuple(make_cells(["demo"], seeds=[1, 2])))
+    plan.write(tmp_path)
+    for cell in plan.cells:
+        CellFolder(tmp_path / cell.folder_name).write(cell)
+    (tmp_path / "sweep.json").write_text("{")
+    with pytest.raises(RunError, match=r"remove it and name the whole sweep again .* keeps the finished cells"):
+        Plan.read(tmp_path)
+    (tmp_path / "sweep.json").unlink()
+    refuse_other_things(tmp_path)
+    (tmp_path / "letter.txt").touch()
+    with pytest.raises(UserError, match="holds other things"):
+        refuse_other_things(tmp_path)
 
 
 def test_a_folder_with_other_things_is_refused(tmp_path: Path) -> None:
