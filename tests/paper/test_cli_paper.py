@@ -81,7 +81,7 @@ def test_the_list_has_a_line_a_table_on_80_columns_and_counts_whole_runs_alone()
     console.print(overview(rows, "full", "one GPU", 80))
     lines = [line.split("│")[3:-1] for line in written.getvalue().splitlines() if "│" in line]
     assert [[word.strip() for word in line] for line in lines] == [
-        ["0 of 12", "111 h", "partial; 1 S1 only"],
+        ["0 of 12", "111 h", "partial (1 S1)"],
         ["12 of 12", "111 h", "1 of 30 near"],
         ["0 of 12", "111 h", "none of ours"],
     ]

@@ -35,7 +35,7 @@ def overview(rows: Sequence[dict[str, Any]], scale: str, machine: str, width: in
     has_near = any(_at_a_glance(row).endswith(" near") for row in rows)
     near = "near: numbers that lie near the paper's, of those learned; " if has_near else ""
     half = any(row["runs"]["without_stage_2"] for row in rows)
-    only = "S1 only: runs that lack the Stage 2 that is needed; " if half else ""
+    only = "S1: runs that lack the Stage 2 that is needed; " if half else ""
     table.caption = (
         f"runs: those that are whole; {near}{only}left: an estimate of what is missing, on {machine}, one run after "
         "the other."
@@ -46,13 +46,11 @@ def overview(rows: Sequence[dict[str, Any]], scale: str, machine: str, width: in
 
 def _at_a_glance(row: dict[str, Any]) -> str:
     """Where a table or figure stands, in few letters; how many runs there are stands beside it."""
-    half = row["runs"]["without_stage_2"]
-    lacking = [f"{half} S1 only"] if half else []
-    lacking += ["some are refused"] if row.get("is_refused") else []
     if row["state"] == "complete" and row.get("judged"):
         return f"{row['near']} of {row['judged']} near"
+    half = row["runs"]["without_stage_2"]
     word = {"no runs": "none of ours"}.get(row["state"], row["state"])
-    return "; ".join([word, *lacking])
+    return f"{word}{f' ({half} S1)' if half else ''}{'; some refused' if row.get('is_refused') else ''}"
 
 
 def _roughly(seconds: float) -> str:
