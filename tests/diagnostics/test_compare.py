@@ -153,7 +153,18 @@ def test_runs_that_do_not_belong_together_are_left_out_and_named(runs: dict[str,
 
     other = copied(second, tmp_path / "other")
     change(other, "environment.json", data={"sha256": "f" * 64})
-    left_with(other, "its data are not those of")
+    left_with(other, f"its data are not those of {first.path}")
+
+    found = compare([wrong, second, first])
+    assert found["groups"][0]["accuracy"]["n"] == 2, "a sound run of the same seed stands in for one that is not"
+
+
+def test_what_is_not_asked_for_may_be_missing(runs: dict[str, Run], tmp_path: Path) -> None:
+    without = copied(runs["lcff-dense 1"], tmp_path / "without")
+    (without.path / "predictions_test_tta.npz").unlink()
+    found = compare([without, runs["gamma0-dense 1"]])
+    assert found["missing"] == []
+    assert len(found["pairs"]) == 1
 
 
 def test_runs_of_other_versions_are_compared_and_said_to_be(runs: dict[str, Run], tmp_path: Path) -> None:

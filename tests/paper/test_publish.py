@@ -29,9 +29,9 @@ from goodness.paper.publish import publish
 from goodness.paper.readers import READERS
 from goodness.paper.suites import paper_table, paper_tables
 from goodness.paper.writing import as_dict, records
+from goodness.predicted import Predicted, packed, read_predicted
 from goodness.report.run_data import run_data
 from goodness.runs import Run
-from goodness.sweep.predicted import Predicted, packed, read_predicted
 from goodness.sweep.theory import THEORY
 from goodness.training.run import RunFolder
 

@@ -261,6 +261,7 @@ def _figure(one: extras.Extra, pool: Pool, seeds: list[int] | None) -> dict[str,
             {"preset": preset, "seed": seed, "stands": pool.look(preset, seed, readout).why or "done"}
             for (preset, seed), readout in needs.items()
         ],
+        "not_read": one.read(pool, seeds)[1],
         "files": [str(file) for file in files if file.is_file()],
         "make": f"goodness reproduce fig:{one.name} {pool.options(seeds)}",
     }
@@ -270,6 +271,7 @@ def _print_figure(figure: extras.Extra, pool: Pool, seeds: list[int] | None) -> 
     told = _figure(figure, pool, seeds)
     lines = [f"Figure {told['label']}: {told['caption']}"]
     lines += [f"  {line}" for line in pool.standings(figure.shown(pool, seeds))]
+    lines += [f"Not read: {why}." for why in told["not_read"]]
     left = f", the rest take about {duration(told['seconds_left'])} on {pool.scale.machine}"
     lines.append(f"{told['stands']}{left if told['seconds_left'] else ''}")
     lines.append(f"drawn: {', '.join(told['files'])}" if told["files"] else f"not drawn yet: {told['make']}")

@@ -17,8 +17,8 @@ from goodness.config import Config, Readout, differences, override, rule_name
 from goodness.errors import DAMAGE, RunError, UserError
 from goodness.runs import Run, environment_of
 from goodness.stats import best_stability_bound, mean_and_std, paired_bootstrap
-from goodness.sweep.whole import has_predictions, refuse_mixed_files
 from goodness.training.run import RunFolder
+from goodness.whole import VERSIONS, has_predictions, refuse_mixed_files
 
 BANDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Widths of the margin bands, in units of the cumulative score."""
@@ -48,7 +48,7 @@ def compare(runs: list[Run], *, tta: bool = False, folds: int = 5000) -> dict[st
     if not runs:
         raise UserError("name at least one run to compare")
     missing: list[str] = []
-    groups = {name: _of_one_kind(name, members, missing) for name, members in _groups(runs).items()}
+    groups = {name: _of_one_kind(name, members, tta, missing) for name, members in _groups(runs).items()}
     groups = {name: members for name, members in groups.items() if members}
     found = {name: _predictions(members, tta, missing) for name, members in groups.items()}
     described = [_describe(name, members, found[name], tta, missing) for name, members in groups.items()]
@@ -97,37 +97,56 @@ def _apart(config: Config, others: list[Config]) -> list[str]:
     return told + [f"{field} {flat[field]}" for field in fields if not field.startswith("rule.")]
 
 
-def _of_one_kind(name: str, members: list[Run], missing: list[str]) -> list[Run]:
-    """Runs that may be averaged: whole ones, on the data of the first, no training twice; what is left out is named.
-    Other versions are named too, and stay."""
+def _of_one_kind(name: str, members: list[Run], tta: bool, missing: list[str]) -> list[Run]:
+    """Runs that may be averaged: whole ones, on the data of the first, no training twice, one of each seed; what is
+    left out is named. Other versions are named too, and stay."""
+    sound = [run for run in members if not run.is_finished or _is_sound(run, tta, missing)]
     kept: list[Run] = []
-    data: dict[str, Any] = {}
+    first: Run | None = None
     trained: dict[str, Run] = {}
-    for run in _one_of_each_seed(members, missing):
+    for run in _one_of_each_seed(sound, missing):
         if not run.is_finished:
             kept.append(run)  # which is told where its accuracy is wanted
             continue
-        try:
-            if has_predictions(run):  # without them a run has no pair, and its accuracy still stands
-                refuse_mixed_files(run, run.backbone if run.stage == "s2" else None)
-            weights, fingerprint = run.result.get("weights_sha256"), environment_of(run).get("data", {}).get("sha256")
-        except (UserError, RunError) as trouble:
-            missing.append(f"{run.path} is left out: {trouble}")
-            continue
-        except DAMAGE:
-            missing.append(f"{run.path} is left out: its result.json is not what a run writes")
-            continue
+        weights = run.result.get("weights_sha256")
+        first = first or run
         if weights is not None and (twin := trained.setdefault(weights, run)) is not run:
             missing.append(f"{run.path} is left out: it has the weights of {twin.path}, so they are one training")
-        elif data.setdefault("sha256", fingerprint) != fingerprint:
-            missing.append(f"{run.path} is left out: its data are not those of {kept[0].path}")
+        elif _data_of(run) != _data_of(first):
+            missing.append(f"{run.path} is left out: its data are not those of {first.path}")
         else:
             kept.append(run)
-    for version in ("goodness", "torch", "source", "parts"):
+    for version in VERSIONS:
         seen = dict.fromkeys(str(environment_of(run).get(version))[:12] for run in kept if run.is_finished)
         if len(seen) > 1:
             missing.append(f"{name}: its runs are of different versions ({version}: {' and '.join(seen)})")
     return kept
+
+
+def _is_sound(run: Run, tta: bool, missing: list[str]) -> bool:
+    """Whether a finished run's files are of one training, as far as they are there and looked at."""
+    wanted = "accuracy_tta" if tta else "accuracy"
+    try:
+        refuse_mixed_files(run, _backbone_of(run), views=[wanted] if has_predictions(run, wanted) else [])
+    except (UserError, RunError) as trouble:
+        missing.append(f"{run.path} is left out: {trouble}")
+        return False
+    except DAMAGE:
+        missing.append(f"{run.path} is left out: its result.json is not what a run writes")
+        return False
+    return True
+
+
+def _backbone_of(run: Run) -> Run | None:
+    """None of a Stage 1, and where the run that a readout read was moved: its own files are enough here."""
+    try:
+        return run.backbone if run.stage == "s2" else None
+    except (UserError, RunError):
+        return None
+
+
+def _data_of(run: Run) -> Any:
+    return environment_of(run).get("data", {}).get("sha256")
 
 
 def _one_of_each_seed(members: list[Run], missing: list[str]) -> list[Run]:

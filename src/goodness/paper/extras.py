@@ -83,12 +83,16 @@ class Extra:
         trouble = pool.trouble(preset, wanted, self.readout) if wanted else ""
         if not trouble:
             return pool.runs(preset, wanted), left_out
-        why = f"{trouble}; --mixed-versions accepts it" if are_versions(trouble) else trouble
         own = [seed for name, seed in self.needs(pool.scale) if name == preset and seed in wanted]
-        if seeds is None and own and not pool.trouble(preset, own, self.readout):  # a further seed takes none away
-            others = ", ".join(str(seed) for seed in wanted if seed not in own)
-            return pool.runs(preset, own), [f"{preset}, seed {others}, which does not go with the others ({why})"]
-        return pool.runs(preset, wanted), [f"{preset}, whose runs are not of one kind ({why})"]
+        if seeds is not None or not own or pool.trouble(preset, own, self.readout):
+            why = f"{preset}, whose runs are not of one kind ({_accepting(trouble)})"
+            return pool.runs(preset, wanted), [*left_out, why]
+        for seed in (seed for seed in wanted if seed not in own):  # one that does not go with them takes none away
+            if trouble := pool.trouble(preset, [*own, seed], self.readout):
+                left_out.append(f"{preset}, seed {seed}, which does not go with the others ({_accepting(trouble)})")
+            else:
+                own.append(seed)
+        return pool.runs(preset, own), left_out
 
     def of(self, pool: Pool, seeds: Sequence[int] | None = None) -> Any:
         """Made of the runs that it reads."""
@@ -100,6 +104,11 @@ class Extra:
         except DAMAGE as trouble:
             what = f"{type(trouble).__name__}: {trouble}"
             raise RunError(f"{self.name}: a file of its runs in {pool.path} is damaged ({what})") from trouble
+
+
+def _accepting(trouble: str) -> str:
+    """What is wrong with runs, and the option that accepts it where there is one."""
+    return f"{trouble}; --mixed-versions accepts it" if are_versions(trouble) else trouble
 
 
 def figures() -> dict[str, Extra]:

@@ -77,9 +77,9 @@ def wrong_labels(runs: Runs, both: str, labels: str, wrong_images: str, paper: f
     ahead_of_images = f"Wrong labels alone lead wrong images alone by {written(found)} points"
     if found.high <= 0:
         outcome, sentence = FAILS, f"{ahead_of_images}: they are not."
-    elif of_both is not None and of_both.high is not None and of_both.high < -LOST:
+    elif of_both and of_both.n >= LEAST and of_both.high is not None and of_both.high < -LOST:
         outcome, sentence = FAILS, f"{ahead_of_images}, but both together by {written(of_both)}."
-    elif found.low > 0 and of_both is not None and of_both.low is not None and of_both.low > -LOST:
+    elif found.low > 0 and of_both and of_both.n >= LEAST and of_both.low is not None and of_both.low > -LOST:
         outcome, sentence = HOLDS, f"{ahead_of_images} and lose nothing to both together: {written(of_both)} points."
     else:
         outcome, sentence = OPEN, f"{ahead_of_images}; the intervals have room for both answers."
@@ -271,10 +271,10 @@ def gain_grows(runs: Runs, by_classes: dict[int, tuple[str, ...]], least: int, p
     elif seen[fewest] < least:
         few = counted(seen[fewest], "runs")
         outcome, sentence = OPEN, f"{says}; cannot be told yet: n = {few} with {fewest} classes, and it takes {least}."
+    elif absent := [classes for classes in by_classes if classes not in seen]:
+        outcome, sentence = OPEN, f"{says}; cannot be told yet with {' and '.join(map(str, absent))} classes."
     elif found.high <= 0:
         outcome, sentence = FAILS, f"{says}: it does not."
-    elif found.low > 0 and means == sorted(means) and (absent := [one for one in by_classes if one not in seen]):
-        outcome, sentence = OPEN, f"{says}; cannot be told yet with {' and '.join(map(str, absent))} classes."
     elif found.low > 0 and means == sorted(means):
         outcome, sentence = HOLDS, f"{says}, from data set to data set."
     else:

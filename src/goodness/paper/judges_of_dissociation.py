@@ -62,19 +62,20 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
         return nothing_yet([family.presets[0] for family in families], papers)
     tested = sum(len(_enough(one)) for one in compared)
     judged = [_judge(one, tested) for one in compared]
-    deciding = [one for one in judged if one.n >= LEAST] or judged
+    enough = [len(one.extremes) >= LEAST for one in compared]
+    deciding = [one for one, is_enough in zip(judged, enough) if is_enough] or judged
     outcomes = {one.outcome for one in deciding}
     outcome: Outcome = FAILS if FAILS in outcomes else OPEN if OPEN in outcomes else HOLDS
     chosen = next(one for one in deciding if one.outcome == outcome)
-    there = {one.family.name for one, verdict in zip(compared, judged) if verdict.n >= LEAST}
+    there = {one.family.name for one, is_enough in zip(compared, enough) if is_enough}
     absent = [family.name for family in families if family.name not in there]
-    if absent and outcome == HOLDS:
-        outcome = OPEN
-        chosen = next((one for one in judged if one.n < LEAST), chosen)
-    beside = [one.sentence for one in judged if one is not chosen]
-    if absent:
-        beside.append(f"Two rules with {LEAST} common seeds are wanting in: {'; '.join(absent)}.")
+    wanting = f"Two rules with {LEAST} common seeds are wanting in: {'; '.join(absent)}."
     details = tuple(row for one in judged for row in one.details)
+    if absent and outcome == HOLDS:
+        chosen = next((one for one, is_enough in zip(judged, enough) if not is_enough), chosen)
+        beside = [chosen.sentence, *(one.sentence for one in judged if one is not chosen)]
+        return replace(chosen, outcome=OPEN, sentence=wanting, beside=tuple(beside), details=details)
+    beside = [one.sentence for one in judged if one is not chosen] + ([wanting] if absent else [])
     return replace(chosen, outcome=outcome, beside=tuple(beside), details=details)
 
 
@@ -194,7 +195,7 @@ def _outcome(one: _Compared, refuted: Mapping[tuple[str, str], Interval], tested
     are_near = all(pair.is_shown and pair.difference.n >= LEAST for pair in pairs.values())
     if refuted:
         return FAILS, f": accuracies differ by more than {POINT:g} point"
-    if one.is_narrow and not one.thin:
+    if one.is_narrow and not one.thin and not one.absent:
         return FAILS, ": the separations hardly differ, so there is nothing to dissociate"
     if one.is_wide and are_near:
         return HOLDS, f": every pair lies within ±{POINT:g} point (TOST over seeds)"

@@ -79,15 +79,25 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
     unsure = [one for one in enough if one[2].high is None or one[2].high >= 1]
     local, cumulative, most = max(against or unsure or enough or found, key=lambda one: one[2].estimate)
     says = f"The deepest block separates {written(most, sign=False)} times as much under {cumulative} as under {local}"
-    others = f", and less in {len(enough) - 1} other pairs" if len(enough) > 1 else ""
+    others = f"; the other {len(enough) - 1} pairs are lower still" if len(enough) > 1 else ""
     known = {one[:2] for one in found}
-    absent = [f"{theirs} over {ours} not run" for ours, theirs in pairs if (ours, theirs) not in known]
+    absent = [
+        f"{theirs} over {ours} {'without a ratio' if len(of.present(runs, (ours, theirs))) == 2 else 'not run'}"
+        for ours, theirs in pairs
+        if (ours, theirs) not in known
+    ]
     if against:
         outcome, sentence = FAILS, f"{says}: it is no less."
     elif not enough:
         outcome, sentence = OPEN, f"{says}; {too_few(most)}, and it takes {LEAST}."
     elif unsure:
-        outcome, sentence = OPEN, f"{says}: the interval reaches one."
+        above = most.low is not None and most.low > 1
+        why = (
+            f"above one at 95 %, as one of {len(enough)} pairs may be by chance"
+            if above
+            else "the interval reaches one"
+        )
+        outcome, sentence = OPEN, f"{says}: {why}."
     elif thin := [*map(_with_seeds, (one for one in found if one not in enough)), *absent]:  # every pair counts
         outcome, sentence = OPEN, f"{says}{others}; cannot be told yet of pairs with fewer than {LEAST} seeds: "
         sentence += f"{', '.join(thin)}."
@@ -195,7 +205,8 @@ def compensated(runs: Runs, mgc: str, local: str, cumulative: str, twin: str) ->
     if few < 2:
         outcome, sentence = OPEN, f"{says}, {moves}; {too_few(Interval(0, None, None, few))}."
     elif repaired.low is None or repaired.low < 1 / 2:
-        outcome, sentence = OPEN, f"{says}: the attenuation is not shown to be cancelled, so {moves} decides nothing."
+        outcome = OPEN
+        sentence = f"{says}: the attenuation is not shown to be cancelled, and {moves}, which decides nothing."
     elif refuted:
         outcome, sentence = FAILS, f"{says}, and yet {moves}: the dissociation is refuted."
     elif all(one.is_shown for one in pairs.values()) and few >= LEAST:

@@ -96,7 +96,11 @@ def coverage(runs: Runs, presets: Sequence[str]) -> Verdict:
         if absent:
             outcome, sentence = OPEN, f"{says}; cannot be told yet of {', '.join(absent)}."
     else:
-        outcome, sentence = OPEN, f"{says}: the interval reaches over a half."
+        below = least.high is not None and least.high < 0.5
+        why = (
+            f"below a half at 95 %, as one of {len(found)} may be by chance" if below else "the interval reaches a half"
+        )
+        outcome, sentence = OPEN, f"{says}: {why}."
     return told(
         outcome, sentence, "least share of images inside the theorem's assumptions", least, "images", details=details
     )

@@ -14,10 +14,10 @@ import numpy as np
 
 from goodness.durable import is_number, read_json
 from goodness.errors import RunError, UserError
+from goodness.predicted import Predicted, read_predicted
 from goodness.presets import presets
 from goodness.runs import Run, load_config
 from goodness.stats import PairedBootstrap, paired_bootstrap
-from goodness.sweep.predicted import Predicted, read_predicted
 from goodness.sweep.theory import THEORY, has_theory
 
 Runs: TypeAlias = Mapping[str, Mapping[int, Run]]

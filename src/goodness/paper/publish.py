@@ -23,15 +23,15 @@ from goodness.paper.exchange import BUILDING, alone_with, beside, is_free, put_i
 from goodness.paper.pool import Need, Pool, Stage1Alone, refuse_two_trainings, stage_2, weights, what_lies_in
 from goodness.paper.published_page import make_way, require_folder, write_page
 from goodness.paper.scales import Scale
+from goodness.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.runs import Run, about_backbone, environment_of
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import are_versions
-from goodness.sweep.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.sweep.published import PUBLISHED, about_publication, is_published
 from goodness.sweep.theory import THEORY, examples_kept, has_theory
-from goodness.sweep.whole import refuse_mixed_files
 from goodness.training.run import RunFolder
 from goodness.training.signals import as_interrupts
+from goodness.whole import refuse_mixed_files
 
 NOT_PUBLISHED: Mapping[str, str] = {
     "weights": "too large",

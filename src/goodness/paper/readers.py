@@ -19,10 +19,10 @@ from goodness.local.collaboration import Constant
 from goodness.measures import attenuation_ratio
 from goodness.paper import measured as of
 from goodness.paper.numbers import Cell
+from goodness.predicted import read_predicted
 from goodness.presets import preset
 from goodness.runs import Run, environment_of
 from goodness.sweep.cell import CellFolder
-from goodness.sweep.predicted import read_predicted
 from goodness.training.run import RunFolder
 
 

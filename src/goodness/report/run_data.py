@@ -22,10 +22,10 @@ from goodness.diagnostics.block_health import ATTENUATED, COLLAPSED, VANISHED, e
 from goodness.diagnostics.margins import worst_margin
 from goodness.durable import is_number, read_json, read_lines
 from goodness.errors import RunError, UserError
+from goodness.predicted import read_predicted
 from goodness.report.page_words import STAGES, rule_in_words, share_in_words
 from goodness.report.words import part_of
 from goodness.runs import Run, is_readout
-from goodness.sweep.predicted import read_predicted
 from goodness.sweep.published import is_published
 from goodness.training.lock import LOCK, is_held
 from goodness.training.run import RunFolder

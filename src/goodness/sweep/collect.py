@@ -19,7 +19,7 @@ from goodness.runs import Run, environment_of
 from goodness.stats import MeanAndStd, mean_and_std
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.state import difference, standing
-from goodness.sweep.whole import refuse_mixed_files, test_order
+from goodness.whole import VERSIONS, refuse_mixed_files, test_order
 
 SCORES = {
     "s1": "test accuracy",
@@ -28,8 +28,6 @@ SCORES = {
     "s2_tta": "Stage 2 with TTA",
 }
 """What is averaged, and how tables call it. A backpropagation control's own accuracy stands under s1."""
-VERSIONS = ("goodness", "torch", "source", "parts")
-"""What software made a run; parts are those of the user's own, where it has some."""
 HASH = re.compile(r"\b[0-9a-f]{64}\b")
 """Of which a reader sees the first letters."""
 

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
     Numbers = ArrayLike | Tensor
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_NOT_LEARNING = {"bench", "cli", "demo.py", "paper", "presets", "report", "sweep"}
+_NOT_LEARNING = {"bench", "cli", "demo.py", "own_parts.py", "paper", "predicted.py", "presets", "report", "sweep"}
+_NOT_LEARNING |= {"whole.py"}
 _CHECKPOINTS = "checkpoints"
 _BACKBONE = "backbone.json"
 _DRIVER = Path("/sys/module/nvidia/version")

@@ -84,13 +84,17 @@ def as_interrupts() -> Iterator[None]:
     """SIGTERM and SIGHUP as Ctrl-C: for work that has nothing to save and only has to tidy up behind itself."""
 
     def interrupt(number: int, _: FrameType | None) -> None:
+        for one in before:  # a second one would stop the tidying up
+            signal.signal(one, signal.SIG_IGN)
         raise KeyboardInterrupt
 
     if threading.current_thread() is not threading.main_thread():
         yield
         return
     numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
-    before = {number: signal.signal(number, interrupt) for number in numbers}
+    before = {one: handler for one in numbers if (handler := signal.getsignal(one)) != signal.SIG_IGN}  # nohup's stays
+    for one in before:
+        signal.signal(one, interrupt)
     try:
         yield
     finally:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Collection
 from typing import Any
 
 from goodness.durable import is_number
 from goodness.errors import RunError, UserError
+from goodness.predicted import PREDICTED, accuracy_of_tests, order_of_tests
 from goodness.runs import Run, about_backbone
-from goodness.sweep.predicted import PREDICTED, accuracy_of_tests, order_of_tests
 from goodness.training.run import RunFolder
 
+VERSIONS = ("goodness", "torch", "source", "parts")
+"""What software made a run; parts are those of the user's own, where it has some."""
 ROUNDING = 1e-6
 """By how much two counts of the same images may differ."""
 KEPT = 1e-5
@@ -19,19 +22,23 @@ VIEWS = {"accuracy": "test", "accuracy_tta": "test_tta"}
 """Where the predictions behind a reported accuracy are."""
 
 
-def refuse_mixed_files(run: Run, backbone: Run | None = None) -> dict[str, float]:
+def refuse_mixed_files(
+    run: Run, backbone: Run | None = None, *, views: Collection[str] = tuple(VIEWS)
+) -> dict[str, float]:
     """The reported accuracies of a finished run, all of which its own files bear out; of a Stage 2 also that it was
     trained on this backbone. An error where files of two runs are mixed, or where one is missing."""
     reported = run.result["reported"]
-    scores = {name: _confirmed(run, name) for name in VIEWS if name in reported}
+    scores = {name: _confirmed(run, name) for name in views if name in reported}
     _refuse_other_epochs(run)
     if backbone is not None:
         _refuse_another_backbone(run, backbone)
     return scores
 
 
-def has_predictions(run: Run) -> bool:
-    return any(file.is_file() for file in (run.path / PREDICTED, RunFolder(run.path, None).predictions_path("test")))
+def has_predictions(run: Run, name: str = "accuracy") -> bool:
+    """Whether the predictions behind a reported accuracy are there, sound or not."""
+    kept = RunFolder(run.path, None).predictions_path(VIEWS[name])
+    return any(file.is_file() for file in (run.path / PREDICTED, kept))
 
 
 def test_order(run: Run) -> str:
@@ -39,13 +46,16 @@ def test_order(run: Run) -> str:
     try:
         return order_of_tests(run)
     except (UserError, RunError) as trouble:
-        raise RunError(f"{run.path} is finished and its predictions are of no use ({trouble}); {_anew(run)}") from None
+        raise _of_no_use(run, trouble) from None
 
 
 def _confirmed(run: Run, name: str) -> float:
     """A reported accuracy that the run's own predictions have too."""
-    test_order(run)
-    told, counted = run.result["reported"][name], accuracy_of_tests(run, VIEWS[name])
+    told = run.result["reported"][name]
+    try:
+        counted = accuracy_of_tests(run, VIEWS[name])
+    except (UserError, RunError) as trouble:
+        raise _of_no_use(run, trouble) from None
     if not is_number(told) or abs(told - counted) > ROUNDING:
         raise RunError(f"{run.path}: its result has an {name} of {told}, its predictions {counted:.6g}; {_anew(run)}")
     return told
@@ -86,6 +96,10 @@ def _refuse_another_backbone(readout: Run, backbone: Run) -> None:
         raise RunError(
             f"{readout.path} was trained on another run than {backbone.path}, which has other weights; {_anew(readout)}"
         )
+
+
+def _of_no_use(run: Run, trouble: Exception) -> RunError:
+    return RunError(f"{run.path} is finished and its predictions are of no use ({trouble}); {_anew(run)}")
 
 
 def _anew(run: Run) -> str:

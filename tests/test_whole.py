@@ -13,7 +13,7 @@ import goodness
 from goodness.durable import read_json, write_json
 from goodness.errors import RunError
 from goodness.runs import Run
-from goodness.sweep.whole import refuse_mixed_files
+from goodness.whole import refuse_mixed_files
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 
