@@ -56,6 +56,27 @@ def test_epochs_of_another_run_are_found_out(runs: tuple[Run, Run], copy: Run) -
     refuse_mixed_files(copy)  # whoever needs what is missing says so
 
 
+def test_more_epochs_than_the_result_has_are_found_out(copy: Run) -> None:
+    lines = (copy.path / "metrics.jsonl").read_text().splitlines()
+    later = {**json.loads(lines[-1]), "epoch": len(lines)}
+    (copy.path / "metrics.jsonl").write_text("".join(f"{line}\n" for line in [*lines, json.dumps(later)]))
+    with pytest.raises(RunError, match=rf"it has {len(lines) + 1} epochs in metrics\.jsonl and {len(lines)} in result"):
+        refuse_mixed_files(copy)
+
+
+def test_block_health_of_another_run_is_found_out(runs: tuple[Run, Run], copy: Run) -> None:
+    shutil.copy(runs[1].path / "health.json", copy.path)
+    with pytest.raises(RunError, match=r"block \d has a \w+ of .* in result\.json and of .* in health\.json, so they"):
+        refuse_mixed_files(copy)
+    near = read_json(runs[0].path / "health.json")
+    for block in near["blocks"]:
+        block |= {name: block[name] + 2e-3 for name in ("sep_cur", "g_pos", "accuracy")}
+    write_json(copy.path / "health.json", near)
+    refuse_mixed_files(copy)  # as another pass in bfloat16 may have it
+    (copy.path / "health.json").unlink()
+    refuse_mixed_files(copy)  # whoever needs what is missing says so
+
+
 def test_a_readout_of_another_training_is_found_out(copy: Run) -> None:
     readout = copy.readout
     assert readout is not None

@@ -186,6 +186,13 @@ def environment_of(run: Run) -> dict[str, Any]:
     return {}
 
 
+def sources_of(run: Run) -> list[str]:
+    """Hashes of the source code that made a run: more than one where another version went on with it."""
+    facts = environment_of(run)
+    found = [life.get("source") for life in (facts, *facts.get("resumed", []))]
+    return list(dict.fromkeys(str(source) for source in found if source is not None))
+
+
 def frozen_backbone(readout: Run, device: torch.device) -> Network:
     """The network that a readout reads, the very one it was trained on."""
     known = about_backbone(readout.path)

@@ -12,14 +12,14 @@ import pytest
 from trained_pools import train
 
 from goodness.cli import main
-from goodness.durable import read_json
+from goodness.durable import read_json, write_json
 from goodness.paper import extras
 from goodness.paper.pool import Pool
 from goodness.paper.publish import publish
 from goodness.paper.reproduce import reproduce
 from goodness.runs import Run
 from goodness.sweep.run import sweep_results
-from goodness.sweep.theory import GRADIENTS, THEORY, examples_kept, has_theory
+from goodness.sweep.theory import GRADIENTS, THEORY, WEIGHTS, examples_kept, has_theory
 from goodness.sweep.work import work
 from in_this_process import InThisProcess
 
@@ -82,12 +82,30 @@ def test_without_the_check_nothing_is_computed_to_judge_by(copied: Pool, monkeyp
 def test_the_lowest_seed_that_was_checked_is_judged(copied: Pool) -> None:
     place = {seed: copied.path / copied.cell("d128-lcff", seed).folder_name / "run" / THEORY for seed in (42, 123)}
     before, figure = extras.findings()["theorem-1"].of(copied), extras.figures()["grad_attenuation"]
-    place[42].rename(place[123])
+    weights = read_json(place[123].parent / "result.json")[WEIGHTS]
+    write_json(place[123], {**read_json(place[42]), WEIGHTS: weights})
+    place[42].unlink()
     assert extras.findings()["theorem-1"].of(copied).as_dict() == before.as_dict()
     assert "measured from its gradients" in figure.of(copied).axes[1].get_title()
     for path in copied.path.glob("d128-[gc]*/run/" + THEORY):
         path.unlink()
     assert "measured from its gradients" in figure.of(copied).axes[1].get_title()
+
+
+def test_a_check_of_another_run_is_told_and_made_anew(copied: Pool, tmp_path: Path) -> None:
+    place = {seed: copied.path / copied.cell("d128-lcff", seed).folder_name / "run" / THEORY for seed in (42, 123)}
+    before = read_json(place[42])
+    write_json(place[123], before)
+    assert not has_theory(Run(place[123].parent))
+    write_json(place[42], {**before, WEIGHTS: "0" * 64})
+    found = extras.findings()["theorem-1"].of(copied)
+    assert found.n == 3 * GRADIENTS, "of the other rule alone"
+    assert f"d128-lcff, seed 42: {place[42]} was made on other weights" in found.in_words
+    assert f"{place[42]} was made on other weights" in " ".join(
+        publish([copied.path], tmp_path / "out").left_out.values()
+    )
+    reproduce(["fig:grad_attenuation"], copied, seeds=[42], device="cpu")
+    assert read_json(place[42]) == before
 
 
 def test_reproduce_checks_finished_runs_that_were_not(copied: Pool) -> None:

@@ -130,7 +130,8 @@ def theory_of_run(
     if not len(rows):
         raise UserError(f"{data.name} has no {split} split here")
     with api.prepared(chosen, config.deterministic):
-        return check_theory(network, config, rows.images, rows.labels, examples=examples, coverage=coverage, seed=seed)
+        found = check_theory(network, config, rows.images, rows.labels, examples=examples, coverage=coverage, seed=seed)
+    return dataclasses.replace(found, weights_sha256=str(run.result["weights_sha256"]))
 
 
 # The pair of hypotheses, and what a block knows of it

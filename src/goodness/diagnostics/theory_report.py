@@ -125,6 +125,7 @@ class TheoryReport:
     coverage_examples: int
     blocks: tuple[BlockTheory, ...]
     note: str  # what a reader should know before reading the numbers; often empty
+    weights_sha256: str = ""  # of the run, as its result.json has it; empty for a network in memory
 
     @property
     def holds(self) -> bool:

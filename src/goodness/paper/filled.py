@@ -21,7 +21,7 @@ from goodness.paper.pool import Need, Pool
 from goodness.paper.readers import Unreadable
 from goodness.paper.reduced import without_place
 from goodness.paper.suites import PaperTable, all_seeds, is_left_out, runs_of, seeds_of
-from goodness.runs import Run, environment_of
+from goodness.runs import Run, environment_of, sources_of
 from goodness.stats import MeanAndStd, mean_and_std
 
 State = Literal["no runs", "not run", "running", "partial", "complete"]
@@ -282,4 +282,4 @@ class _Filler:
         where = without_place(str(origin.get("provenance", ""))) if isinstance(origin, Mapping) else ""
         read = f"; data: {where}" if where else ""
         self.made_by.append(f"{data} were made by {names}, on {facts.get('device_name')}{read}")
-        self.sources.append(str(facts.get("source")))
+        self.sources += sources_of(run)

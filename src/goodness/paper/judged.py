@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,9 @@ from goodness.paper.extras import Extra, findings
 from goodness.paper.pool import Need, Pool
 from goodness.paper.verdicts import Measured, Verdict, counted, not_to_be_told
 from goodness.report.words import markdown_line
-from goodness.runs import Run, environment_of
 
 MARKDOWN, CSV = "findings.md", "findings.csv"
 """Files of the pool that hold the verdicts on all findings."""
-
-
 NOT_THE_PAPERS = "At this scale the paper's numbers are not to be expected."
 MEANS_NOTHING = "At this scale no verdict says anything of the paper; it shows that the way from data to verdict works."
 
@@ -57,14 +54,7 @@ def judge(finding: Extra, pool: Pool, seeds: Sequence[int] | None = None) -> Jud
         verdict = not_to_be_told(str(trouble))
     if left_out:
         verdict = replace(verdict, beside=(*verdict.beside, f"Not read: {'; '.join(left_out)}."))
-    verdict = replace(verdict, sources=_sources(runs))
     return Judged(finding, pool, needs, pool.missing(needs), verdict, seeds)
-
-
-def _sources(runs: Mapping[str, Mapping[int, Run]]) -> tuple[str, ...]:
-    """The source code that made these runs, by the beginning of its hash, where it is more than one."""
-    found = {str(environment_of(run).get("source"))[:12] for by_seed in runs.values() for run in by_seed.values()}
-    return tuple(sorted(found)) if len(found) > 1 else ()
 
 
 def judge_all(pool: Pool, seeds: Sequence[int] | None = None) -> list[Judged]:

@@ -52,7 +52,8 @@ class Family:
 
 def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
     """The deepest separation spreads, the accuracies do not: by family, and together."""
-    compared = [one for family in families if (one := _compare(runs, family)) is not None]
+    strict = 1 - 0.05 / len(families)  # that one of many is narrow by chance is likely: Bonferroni
+    compared = [one for family in families if (one := _compare(runs, family, strict)) is not None]
     if not compared:
         papers = [
             Measured(what=f"{family.name}: spread of the deepest separation", paper=max(values) / min(values))
@@ -60,7 +61,7 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
             if (values := list(family.deepest.values()))
         ]
         return nothing_yet([family.presets[0] for family in families], papers)
-    tested = sum(len(_enough(one)) for one in compared)
+    tested = sum(len(one.enough) for one in compared)
     judged = [_judge(one, tested) for one in compared]
     enough = [len(one.extremes) >= LEAST for one in compared]
     deciding = [one for one, is_enough in zip(judged, enough) if is_enough] or judged
@@ -111,9 +112,24 @@ class _Compared:
             return self.pairs[self.most, self.least]
         return [-value for value in self.pairs.get((self.least, self.most), [])]
 
+    @property
+    def enough(self) -> dict[tuple[str, str], list[float]]:
+        """The pairs that can decide: those of three seeds."""
+        return {rules: points for rules, points in self.pairs.items() if len(points) >= LEAST}
 
-def _compare(runs: Runs, family: Family) -> _Compared | None:
-    """None where there are no two rules with a common seed."""
+    @property
+    def uncompared(self) -> list[tuple[str, str]]:
+        """The others of all that the family's rules make."""
+        return [rules for rules in itertools.combinations(self.family.presets, 2) if rules not in self.enough]
+
+    @property
+    def strangers(self) -> list[tuple[str, str]]:
+        """Of those the ones whose rules both were run, and more than once."""
+        return [rules for rules in self.uncompared if not set(rules) & {*self.thin, *self.absent}]
+
+
+def _compare(runs: Runs, family: Family, strict: float) -> _Compared | None:
+    """None where there are no two rules with a common seed. `strict` is the confidence that refutes by a spread."""
     there = {preset: of.over_seeds(runs, preset, of.deepest_separation) for preset in family.presets}
     known = {preset: float(np.mean(list(values.values()))) for preset, values in there.items() if values}
     if len(known) < 2:
@@ -122,14 +138,16 @@ def _compare(runs: Runs, family: Family) -> _Compared | None:
     told_by = told_by if len(told_by) > 1 else list(known)  # a rule of one seed has no interval to tell by
     most, least = max(told_by, key=lambda one: known[one]), min(told_by, key=lambda one: known[one])
     shared = [(value, there[least][seed]) for seed, value in there[most].items() if seed in there[least]]
-    spread = ratio_interval([high / low for high, low in shared]) if shared and min(map(min, shared)) > 0 else None
-    beyond = mean_interval([high - SPREAD * low for high, low in shared]) if shared else None  # of any sign
-    if spread is not None:
+    ratios = [high / low for high, low in shared] if shared and min(map(min, shared)) > 0 else []
+    beyond = [high - SPREAD * low for high, low in shared]  # of any sign
+    spread, is_wide, is_narrow = None, False, False
+    if ratios:
+        spread = ratio_interval(ratios)
         is_wide = spread.low is not None and spread.low >= SPREAD
-        is_narrow = spread.high is not None and spread.high < SPREAD
-    else:
-        is_wide = beyond is not None and beyond.low is not None and beyond.low > 0 and known[most] > 0
-        is_narrow = beyond is not None and beyond.high is not None and beyond.high < 0
+        is_narrow = (high := ratio_interval(ratios, confidence=strict).high) is not None and high < SPREAD
+    elif beyond:
+        is_wide = (low := mean_interval(beyond).low) is not None and low > 0 and known[most] > 0
+        is_narrow = (high := mean_interval(beyond, confidence=strict).high) is not None and high < 0
     found = _Compared(
         family=family,
         most=most,
@@ -150,11 +168,6 @@ def _compare(runs: Runs, family: Family) -> _Compared | None:
     return found if found.extremes else None
 
 
-def _enough(one: _Compared) -> dict[tuple[str, str], list[float]]:
-    """The pairs that can decide: those of three seeds."""
-    return {rules: points for rules, points in one.pairs.items() if len(points) >= LEAST}
-
-
 def _judge(one: _Compared, tested: int) -> Verdict:
     """One family's verdict, and the numbers behind it; `tested` is how many pairs could refute it by chance."""
     family, most, least = one.family, one.most, one.least
@@ -173,6 +186,8 @@ def _judge(one: _Compared, tested: int) -> Verdict:
         asides.append(f"{', '.join(one.thin)}: one seed, not among these extremes")
     if one.absent:
         asides.append(f"not run: {', '.join(one.absent)}")
+    if one.strangers:
+        asides.append(f"fewer than {LEAST} common seeds: {', '.join(map(' and '.join, one.strangers))}")
     aside = f" ({'; '.join(asides)})" if asides else ""
     whose = "" if pair == (most, least) else f" ({pair[0]} against {pair[1]})"
     sentence = (
@@ -185,26 +200,30 @@ def _judge(one: _Compared, tested: int) -> Verdict:
 
 def _refuted(one: _Compared, tested: int) -> dict[tuple[str, str], Interval]:
     """The pairs that lie beyond a point though so many were tested (Bonferroni), with the stricter interval."""
-    strict = {rules: mean_interval(points, confidence=1 - 0.05 / tested) for rules, points in _enough(one).items()}
+    strict = {rules: mean_interval(points, confidence=1 - 0.05 / tested) for rules, points in one.enough.items()}
     return {rules: found for rules, found in strict.items() if found.beyond_zero > POINT}
 
 
 def _outcome(one: _Compared, refuted: Mapping[tuple[str, str], Interval], tested: int) -> tuple[Outcome, str]:
     """What follows, and the words for it."""
-    pairs = {rules: equivalence(points, POINT) for rules, points in one.pairs.items()}
-    are_near = all(pair.is_shown and pair.difference.n >= LEAST for pair in pairs.values())
     if refuted:
         return FAILS, f": accuracies differ by more than {POINT:g} point"
     if one.is_narrow and not one.thin and not one.absent:
         return FAILS, ": the separations hardly differ, so there is nothing to dissociate"
-    if one.is_wide and are_near:
-        return HOLDS, f": every pair lies within ±{POINT:g} point (TOST over seeds)"
-    few = min(pair.difference.n for rules, pair in pairs.items() if not set(one.thin) & set(rules))
+    few = min(len(points) for rules, points in one.pairs.items() if not set(one.thin) & set(rules))
     if few < 2:
         return OPEN, f"; {too_few(Interval(0, None, None, few))}"
+    are_near = bool(one.enough) and all(equivalence(points, POINT).is_shown for points in one.enough.values())
+    if one.is_wide and are_near:
+        shown, left = f"within ±{POINT:g} point (TOST over seeds)", len(one.uncompared)
+        if not left:
+            return HOLDS, f": every pair lies {shown}"
+        n = len(one.enough)
+        which = f"the one pair of {LEAST} seeds lies" if n == 1 else f"the {n} pairs of {LEAST} seeds lie"
+        return OPEN, f": {which} {shown}, {left} more {'is' if left == 1 else 'are'} not compared"
     wide = "" if one.is_wide else f"that separations differ {SPREAD:g} times"
     near = "" if are_near else f"that every pair lies within ±{POINT:g} point"
-    found = {" against ".join(rules): mean_interval(points) for rules, points in _enough(one).items()}
+    found = {" against ".join(rules): mean_interval(points) for rules, points in one.enough.items()}
     beyond = [f"{rules} {written(apart)}" for rules, apart in found.items() if apart.beyond_zero > POINT]
     chance = f"; beyond it at 95 %, as one of {tested} pairs may be by chance: {', '.join(beyond)}" if beyond else ""
     return OPEN, f"; it is not shown {' nor '.join(filter(None, (wide, near)))}{chance}"

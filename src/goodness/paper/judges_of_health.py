@@ -43,6 +43,12 @@ def _shares(runs: Runs, preset: str, local: str) -> dict[int, float]:
     return {seed: mine[seed] / theirs[seed] for seed in mine if theirs.get(seed, 0) > 0}
 
 
+def _without_share(runs: Runs, preset: str, local: str) -> list[int]:
+    """Seeds that both rules have and that have no share: the local rule's deepest block separates nothing there."""
+    mine, theirs = (of.over_seeds(runs, one, of.deepest_separation) for one in (preset, local))
+    return [seed for seed in mine if theirs.get(seed, 1) <= 0]
+
+
 def _is_above_one(runs: Runs, local: str, cumulative: str, tested: int) -> bool:
     """Whether the share is above one though so many pairs were tested (Bonferroni)."""
     strict = mean_interval(list(_shares(runs, cumulative, local).values()), confidence=1 - 0.05 / tested)
@@ -86,6 +92,11 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
         for ours, theirs in pairs
         if (ours, theirs) not in known
     ]
+    absent += [
+        f"{theirs} over {ours} without a ratio in seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+        for ours, theirs in known
+        if (seeds := _without_share(runs, theirs, ours))
+    ]
     if against:
         outcome, sentence = FAILS, f"{says}: it is no less."
     elif not enough:
@@ -99,7 +110,7 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
         )
         outcome, sentence = OPEN, f"{says}: {why}."
     elif thin := [*map(_with_seeds, (one for one in found if one not in enough)), *absent]:  # every pair counts
-        outcome, sentence = OPEN, f"{says}{others}; cannot be told yet of pairs with fewer than {LEAST} seeds: "
+        outcome, sentence = OPEN, f"{says}{others}; cannot be told yet of pairs that lack some of {LEAST} seeds: "
         sentence += f"{', '.join(thin)}."
     else:
         outcome, sentence = HOLDS, f"{says}{others}."

@@ -18,7 +18,7 @@ from goodness.predicted import Predicted, read_predicted
 from goodness.presets import presets
 from goodness.runs import Run, load_config
 from goodness.stats import PairedBootstrap, paired_bootstrap
-from goodness.sweep.theory import THEORY, has_theory
+from goodness.sweep.theory import has_theory
 
 Runs: TypeAlias = Mapping[str, Mapping[int, Run]]
 """Runs by preset and seed."""
@@ -205,22 +205,10 @@ def image_by_image(left: Sequence[Predicted], right: Sequence[Predicted]) -> Pai
     )
 
 
-def theory(run: Run) -> dict[str, Any] | str:
-    """The check of the theorems that this run keeps, as plain data; a sentence where it keeps none."""
-    if not has_theory(run):
-        return "the theorems were not checked on it, which goodness theory RUN does"
-    kept = run.path / THEORY
-    try:
-        found = read_json(kept)
-    except RunError as trouble:
-        return str(trouble)
-    return found if isinstance(found, dict) and "blocks" in found else f"{kept} is no check of the theorems"
-
-
 def checked(runs: Mapping[int, Run]) -> tuple[int, Run]:
     """Of one preset's runs that on which the theorems were checked, with its seed; of several the lowest seed, and so
     where none was checked."""
-    return min(((seed, run) for seed, run in runs.items() if isinstance(theory(run), dict)), default=min(runs.items()))
+    return min(((seed, run) for seed, run in runs.items() if has_theory(run)), default=min(runs.items()))
 
 
 def setting(run: Run) -> tuple[str, int] | None:

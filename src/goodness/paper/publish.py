@@ -28,7 +28,7 @@ from goodness.runs import Run, about_backbone, environment_of
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import are_versions
 from goodness.sweep.published import PUBLISHED, about_publication, is_published
-from goodness.sweep.theory import THEORY, examples_kept, has_theory
+from goodness.sweep.theory import THEORY, examples_kept, has_theory, kept_theory
 from goodness.training.run import RunFolder
 from goodness.training.signals import as_interrupts
 from goodness.whole import refuse_mixed_files
@@ -215,8 +215,10 @@ def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) 
             continue
         if why := _flaw_of_stage_2(pool, need):
             left_out[f"{name}, Stage 2"] = why
-        if here.run is not None and has_theory(here.run) and not _checked(here.run):
-            left_out[f"{name}, check of the theorems"] = f"{here.run.path / THEORY} is damaged"
+        if here.run is not None and (here.run.path / THEORY).is_file() and not _checked(here.run):
+            told = kept_theory(here.run)
+            why = told if isinstance(told, str) else f"{here.run.path / THEORY} is damaged"
+            left_out[f"{name}, check of the theorems"] = why
         others = gathered.where.setdefault(need, [])
         for other in others:
             refuse_two_trainings(other, pool, need)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from goodness.paper.measured import Runs, is_papers_size, readout_accuracy, settings
-from goodness.runs import Run
+from goodness.runs import Run, sources_of
 from goodness.stats import Interval, mean_interval
 
 Outcome = Literal["holds", "does not hold", "cannot be told yet"]
@@ -61,13 +61,17 @@ class Verdict(Measured):
     what: str = ""
     details: tuple[Measured, ...] = ()
 
+    absent: tuple[str, ...] = ()
+    """Presets that were not run and that no sentence names."""
     sources: tuple[str, ...] = ()
     """Hashes of the source code that made the runs; empty where it was one."""
 
     @property
     def caveats(self) -> tuple[str, ...]:
         """What a reader must know of the runs, a sentence each."""
-        told = [f"Not at the paper's size: {self.size}."] if self.size else []
+        more = f", ... ({len(self.absent)} in all)" if len(self.absent) > 6 else ""
+        told = [f"Not run: {', '.join(self.absent[:6])}{more}."] if self.absent else []
+        told += [f"Not at the paper's size: {self.size}."] if self.size else []
         if self.sources:
             told.append(f"Made by {len(self.sources)} versions of the source code: {', '.join(self.sources)}.")
         return tuple(told)
@@ -118,7 +122,20 @@ class Finding:
         }
         if found.estimate is not None and any(other.values()):
             found = replace(found, size=settings(other))
-        return found
+        return replace(found, absent=self._absent(found, mine), sources=self._sources(mine))
+
+    def _absent(self, found: Verdict, mine: Runs) -> tuple[str, ...]:
+        """Presets without a run that the words do not name; none where there is nothing to tell."""
+        named = {word.strip(".,:;()") for sentence in (found.sentence, *found.beside) for word in sentence.split()}
+        absent = [one for one in self.presets if one not in {*mine, *named}] if found.estimate is not None else []
+        return tuple(f"{one} with Stage 2" if self.readout else one for one in absent)
+
+    def _sources(self, mine: Runs) -> tuple[str, ...]:
+        """The source code that made these runs, by the beginning of its hash, where it is more than one."""
+        runs = [run for by_seed in mine.values() for run in by_seed.values()]
+        runs += [run.readout for run in runs if run.readout is not None] if self.readout else []
+        found = {source[:12] for run in runs for source in sources_of(run)}
+        return tuple(sorted(found)) if len(found) > 1 else ()
 
     def _read(self, by_seed: Mapping[int, Run]) -> Mapping[int, Run]:
         """Of one preset's runs those that it reads: a finding about Stage 2 none without it."""
@@ -135,7 +152,8 @@ def as_page(findings: Mapping[str, Finding]) -> str:
         "otherwise; what was known are the single runs of the dense rules in results/. An outcome is *holds*, *does "
         "not hold* or *cannot be told yet*; intervals are of 95 %. `goodness paper NAME` shows one with its runs, "
         "verdict and numbers; `goodness reproduce NAME` trains the runs that it reads, then writes the verdict; "
-        "`finding:NAME` where a table has the same name."
+        "`finding:NAME` where a table has the same name. Presets that were not run are named beside the verdict, and "
+        "keep it open only where the rule says that all count."
     )
     lines = ["# Findings, and what would settle them", "", intro]
     for one in findings.values():
@@ -189,9 +207,9 @@ def _open(sentence: str, details: Sequence[Measured], what: str = "", paper: flo
     return Verdict(outcome=OPEN, sentence=sentence, what=what, paper=paper, details=tuple(details))
 
 
-def ratio_interval(ratios: Sequence[float]) -> Interval:
+def ratio_interval(ratios: Sequence[float], confidence: float = 0.95) -> Interval:
     """Geometric mean of positive ratios, Student's interval on their logarithms."""
-    found = mean_interval([math.log(ratio) for ratio in ratios])
+    found = mean_interval([math.log(ratio) for ratio in ratios], confidence=confidence)
     ends = [None if end is None else math.exp(end) for end in (found.low, found.high)]
     return Interval(math.exp(found.estimate), ends[0], ends[1], found.n)
 

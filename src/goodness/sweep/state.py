@@ -15,6 +15,7 @@ from typing import Any, Literal, NamedTuple
 from goodness.config import STAGE_2, Config, differences
 from goodness.durable import is_number, read_json, sync_folder, write_json
 from goodness.errors import RunError, UserError
+from goodness.own_parts import own_sources
 from goodness.runs import Run, environment_of, load_config
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.training.lock import LOCK, is_held
@@ -87,7 +88,8 @@ VERSION = "another version: "
 def difference(asked: Config, run: Run, versions: Mapping[str, Any] | None, data: str | None, stage: str = "s1") -> str:
     """The first thing in which a run is not this stage of what is asked for, in words; empty where there is none.
 
-    Whatever Stage 2 is to follow, Stage 1 is the same: its settings for it do not count.
+    Whatever Stage 2 is to follow, Stage 1 is the same: its settings for it do not count. Where versions count, so do
+    the files of the user's own parts, as they are now.
     """
     changed = differences(asked, load_config(run.path))
     if (run.stage == "s2") != (stage == "s2"):
@@ -100,11 +102,12 @@ def difference(asked: Config, run: Run, versions: Mapping[str, Any] | None, data
     facts = environment_of(run)
     if not facts and run.is_finished:
         return "no environment.json that can be read, which says how it was made"
+    asked_for = {} if versions is None else {**versions, "parts": own_sources(asked)}
     for life in (facts, *facts.get("resumed", [])) if facts else ():
-        for name, wanted in (versions or {}).items():
+        about = {"source": f" (of commit {str(life.get('commit'))[:12]})", "parts": " (the files of your own parts)"}
+        for name, wanted in asked_for.items():
             if life.get(name) != wanted:
-                of_commit = f" (of commit {str(life.get('commit'))[:12]})" if name == "source" else ""
-                return f"{VERSION}{name} {_short(life.get(name))}{of_commit}, not {_short(wanted)}"
+                return f"{VERSION}{name} {_short(life.get(name))}{about.get(name, '')}, not {_short(wanted)}"
     found = facts.get("data", {}).get("sha256") if facts else data
     if data is not None and found != data:
         return f"other data: images, labels, split or order have the hash {_short(found)}, not {_short(data)}"

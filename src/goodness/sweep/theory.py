@@ -12,28 +12,39 @@ from goodness.runs import Run
 
 THEORY = "theory.json"
 """In a run's folder: what `goodness theory RUN --json` prints."""
+WEIGHTS = "weights_sha256"
+"""In the check and in result.json: of which training it is."""
 GRADIENTS, IMAGES = 32, 300
 """How many images' gradients are taken, and over how many the means go: seconds where goodness is computed on a GPU,
 half a minute at the paper's size without one."""
 
 
+def kept_theory(run: Run) -> dict[str, Any] | str:
+    """The check that a run keeps, as plain data; a sentence where it keeps none, or that of another run."""
+    place = run.path / THEORY
+    if not place.is_file():
+        return "the theorems were not checked on it, which goodness theory RUN does"
+    try:
+        found = read_json(place)
+    except RunError as trouble:
+        return str(trouble)
+    if not isinstance(found, dict) or not isinstance(found.get("blocks"), list):
+        return f"{place} is no check of the theorems"
+    if found.get(WEIGHTS) and found[WEIGHTS] != run.result.get(WEIGHTS):  # older ones do not say
+        return f"{place} was made on other weights than this run has; goodness theory RUN makes it anew"
+    return found
+
+
 def has_theory(run: Run) -> bool:
-    """Whether it keeps a check that can be read."""
-    return _kept(run) is not None
+    """Whether it keeps a check of its own that can be read."""
+    return isinstance(kept_theory(run), dict)
 
 
 def examples_kept(run: Run) -> int:
-    """On how many images' gradients the check that a run keeps was made; 0 without one that can be read."""
-    examples = (_kept(run) or {}).get("examples")
+    """On how many images' gradients the check that a run keeps was made; 0 without one of its own."""
+    found = kept_theory(run)
+    examples = found.get("examples") if isinstance(found, dict) else None
     return examples if isinstance(examples, int) else 0
-
-
-def _kept(run: Run) -> dict[str, Any] | None:
-    try:
-        found = read_json(run.path / THEORY)
-    except RunError:
-        return None
-    return found if isinstance(found, dict) and isinstance(found.get("blocks"), list) else None
 
 
 def keep_theory(run: Run, *, device: str = "auto", data_dir: str | os.PathLike[str] | None = None) -> None:

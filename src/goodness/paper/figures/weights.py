@@ -12,6 +12,7 @@ from goodness.paper.figures.depth import SEPARATION
 from goodness.paper.figures.sheet import Sheet, block_axis, colour_of, name_of, paper_figure, zero_line
 from goodness.report.ink import COLOURS, kept_axis
 from goodness.runs import Run
+from goodness.sweep.theory import kept_theory
 
 LEAST = 1e-10
 """Where the axis of the attenuation ends."""
@@ -65,7 +66,7 @@ def grad_attenuation(sheet: Sheet) -> None:
 
 def _deepest_points(run: Run) -> tuple[list[tuple[bool, float, float]], bool]:
     """(inside the theorem's assumptions, P, R) of some images at the deepest block, and whether R was measured."""
-    checked = of.theory(run)
+    checked = kept_theory(run)
     if isinstance(checked, dict) and checked["blocks"]:
         examples: list[dict[str, Any]] = checked["blocks"][-1].get("examples", [])
         found = [
