@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -186,11 +187,15 @@ def environment_of(run: Run) -> dict[str, Any]:
     return {}
 
 
-def sources_of(run: Run) -> list[str]:
-    """Hashes of the source code that made a run: more than one where another version went on with it."""
+def lives_of(run: Run) -> list[dict[str, Any]]:
+    """How it was made: what its environment.json says of its beginning, and of each time that it was gone on with."""
     facts = environment_of(run)
-    found = [life.get("source") for life in (facts, *facts.get("resumed", []))]
-    return list(dict.fromkeys(str(source) for source in found if source is not None))
+    return [facts, *facts.get("resumed", [])] if facts else []
+
+
+def made_with(life: Mapping[str, Any]) -> str:
+    """Versions and precision in words: goodness 0.1.0, torch 2.13.0, float32."""
+    return f"goodness {life.get('goodness')}, torch {life.get('torch')}, {life.get('dtype')}"
 
 
 def frozen_backbone(readout: Run, device: torch.device) -> Network:

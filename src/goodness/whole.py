@@ -19,11 +19,8 @@ ROUNDING = 1e-6
 """By how much two counts of the same images may differ."""
 KEPT = 1e-5
 """The same of what a publication keeps of metrics.jsonl, which it rounds."""
-PASSES = 4e-3
-"""By how much two passes over the same images in bfloat16 may differ in a measure of a block: 0.0012 at the most in the
-published runs, of which two, of one preset and other seeds, are 0.013 apart at the least."""
-OF_BLOCKS = ("sep_cur", "g_pos", "accuracy")
-"""What both result.json and the report of block health say of a block on the test images."""
+WEIGHTS = "weights_sha256"
+"""Of which training a file is: the hash of all that it learned, at its end."""
 VIEWS = {"accuracy": "test", "accuracy_tta": "test_tta"}
 """Where the predictions behind a reported accuracy are."""
 
@@ -91,26 +88,15 @@ def _refuse_other_epochs(run: Run) -> None:
 
 
 def _refuse_other_health(run: Run) -> None:
-    """What result.json says of the blocks on the test images, the report of block health says too. A report that
+    """The report of block health says of which training it is, as result.json does; older ones do not. A report that
     cannot be read is told by whoever needs it."""
-    known = run.result.get("health", {}).get("test")
     try:
         told = read_json(RunFolder(run.path, None).health_path)
     except (RunError, OSError):
         return
-    found = told.get("blocks") if isinstance(told, dict) else None
-    if not isinstance(known, list) or not isinstance(found, list):
-        return
-    for block, (mine, theirs) in enumerate(zip(known, found)):
-        if not isinstance(mine, dict) or not isinstance(theirs, dict):
-            return
-        for name in OF_BLOCKS:
-            one, other = mine.get(name), theirs.get(name)
-            if is_number(one) and is_number(other) and abs(one - other) > PASSES * max(1.0, abs(one)):
-                raise RunError(
-                    f"{run.path}: block {block} has a {name} of {one:.5g} in result.json and of {other:.5g} in "
-                    f"health.json, so they are of two runs; {_anew(run)}"
-                )
+    found, known = told.get(WEIGHTS) if isinstance(told, dict) else None, run.result.get(WEIGHTS)
+    if found is not None and found != known:
+        raise RunError(f"{run.path}: its health.json is of another training than its result.json; {_anew(run)}")
 
 
 def _lines(run: Run) -> list[dict[str, Any]]:

@@ -53,7 +53,7 @@ CELLS_OF = {
     "text_domain_full": 18,
     "efficiency": 12,
     "loss_decomposition": 16,
-    "in_text": 47,
+    "in_text": 52,
 }
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from trained_pools import make_another_training
 
 from goodness.durable import read_json, write_json
 from goodness.errors import UserError
+from goodness.paper import extras
 from goodness.paper import measured as of
 from goodness.paper.filled import fill
 from goodness.paper.numbers import Cell as PaperCell
@@ -80,7 +82,7 @@ def copy_as_seed(pool: Pool, preset: str, seed: int) -> None:
     there, new = (pool.path / pool.cell(preset, one).folder_name for one in (42, seed))
     shutil.copytree(there, new)
     spoil(new / "run" / "config.json", seed=seed)
-    spoil(new / "run" / "result.json", weights_sha256=f"{seed:064x}")
+    make_another_training(new / "run", f"{seed:064x}")
     if (new / "cell.json").is_file():
         spoil(new / "cell.json", seed=seed)
 
@@ -157,6 +159,18 @@ def test_another_test_order_is_refused_within_a_mean_and_between_rows(copied: Po
     assert healthy.score is not None
     assert riding.why == "refused"
     assert any("in another order" in line for line in rows.trouble)
+
+
+def test_other_data_is_refused_between_rows_and_left_out_of_findings(copied: Pool) -> None:
+    environment = place(copied, "lcff", 42) / "environment.json"
+    spoil(environment, data={**read_json(environment)["data"], "sha256": "f" * 64})
+    rows = fill(paper_table("freeriding"), again(copied))
+    whys = {row: rows.ours[row, "sep_cur_nl (L3)"].why for row in dict.fromkeys(one.row for one in rows.table.cells)}
+    assert sorted(whys.values()).count("refused") == 1
+    assert any("lcff, seed 42: other data or another split than gamma0, seed 42" in line for line in rows.trouble)
+    runs, left_out = extras.findings()["accumulation-makes-blocks-ride"].read(again(copied))
+    assert "lcff" not in runs
+    assert "lcff, seed 42 (other data or another split than gamma0, seed 42)" in left_out
 
 
 def test_what_was_scored_is_read_once_however_many_tables_ask(copied: Pool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from trained_pools import train
+from trained_pools import make_another_training, train
 
 from goodness.cli import main
 from goodness.durable import read_json, write_json
@@ -32,6 +32,7 @@ from goodness.paper.writing import as_dict, records
 from goodness.predicted import Predicted, packed, read_predicted
 from goodness.report.run_data import run_data
 from goodness.runs import Run
+from goodness.sweep.collect import TEST_ORDER
 from goodness.sweep.theory import THEORY
 from goodness.training.run import RunFolder
 
@@ -98,7 +99,7 @@ def test_the_pool_reads_a_publication_as_it_reads_the_runs(trained: Pool, publis
     assert sorted(published.runs("gamma0", readout=True)) == [42, 123]
     assert published.run("lcff", 42) is not None
     assert published.look("lcff", 42, readout=True).why == "no Stage 2 yet"
-    assert published.test_order("gamma0", 42) == trained.test_order("gamma0", 42) != ""
+    assert published.facts("gamma0", 42)[TEST_ORDER] == trained.facts("gamma0", 42)[TEST_ORDER] != ""
     same_numbers(trained, published)
 
 
@@ -247,8 +248,8 @@ def test_files_and_links_that_publish_did_not_write_stay(copied: Pool, tmp_path:
 def test_what_another_training_lacks_goes_and_notes_on_it_stay(copied: Pool, tmp_path: Path) -> None:
     bare, out = without_extras(copied, tmp_path / "bare"), tmp_path / "out"
     publish([copied.path], out, figures=False)
-    spoil(place(bare, "gamma0", 42) / "result.json", weights_sha256="0" * 64)
-    spoil(place(bare, "gamma0", 123) / "result.json", weights_sha256="1" * 64)
+    make_another_training(place(bare, "gamma0", 42), "0" * 64)
+    make_another_training(place(bare, "gamma0", 123), "1" * 64)
     readout, other = (place(Pool.at("tiny", out), "gamma0", seed) / "readout" for seed in (42, 123))
     (readout / "my-notes.txt").touch()
     publish([bare.path], out, figures=False)
@@ -302,7 +303,7 @@ def test_two_trainings_of_one_run_are_not_mixed(copied: Pool, tmp_path: Path) ->
     other = tmp_path / "other"
     shutil.copytree(copied.path, other)
     publish([copied.path, other], tmp_path / "out", figures=False)  # the same training twice is one
-    spoil(place(Pool.at("tiny", other), "lcff", 42) / "result.json", weights_sha256="0" * 64)
+    make_another_training(place(Pool.at("tiny", other), "lcff", 42), "0" * 64)
     with pytest.raises(UserError, match="two different trainings"):
         publish([copied.path, other], tmp_path / "out", figures=False)
 
@@ -332,7 +333,7 @@ def test_what_one_source_lacks_of_the_same_training_another_gives(copied: Pool, 
 def test_another_training_takes_nothing_from_the_older_one(copied: Pool, tmp_path: Path) -> None:
     bare, out = without_extras(copied, tmp_path / "bare"), tmp_path / "out"
     publish([copied.path], out, figures=False)
-    spoil(place(bare, "gamma0", 42) / "result.json", weights_sha256="0" * 64)
+    make_another_training(place(bare, "gamma0", 42), "0" * 64)
     publish([bare.path], out, figures=False)
     assert sorted(Pool.at("tiny", out).runs("gamma0", readout=True)) == [123]
 
@@ -340,7 +341,7 @@ def test_another_training_takes_nothing_from_the_older_one(copied: Pool, tmp_pat
 def test_two_trainings_of_one_readout_are_not_mixed(copied: Pool, tmp_path: Path) -> None:
     other = tmp_path / "other"
     shutil.copytree(copied.path, other)
-    spoil(place(Pool.at("tiny", other), "gamma0", 42) / "readout" / "result.json", weights_sha256="0" * 64)
+    make_another_training(place(Pool.at("tiny", other), "gamma0", 42) / "readout", "0" * 64)
     with pytest.raises(UserError, match=r"gamma0, seed 42, .* two different trainings of Stage 2"):
         publish([copied.path, other], tmp_path / "out", figures=False)
 
@@ -775,7 +776,7 @@ def test_another_training_that_takes_a_place_is_told(copied: Pool, tmp_path: Pat
     publish([copied.path], tmp_path / "out", figures=False)
     folder = copied.path / copied.cell("gamma0", 42).folder_name / "run"
     shutil.rmtree(folder / "readout")
-    spoil(folder / "result.json", weights_sha256="e" * 64)
+    make_another_training(folder, "e" * 64)
     made = publish([copied.path], tmp_path / "out", figures=False)
     assert made.replaced == {folder.parent.name: "its Stage 2"}
 
@@ -819,7 +820,7 @@ def test_two_publications_with_different_trainings_of_a_run_are_refused(copied: 
     publish([copied.path], one, figures=False)
     shutil.copytree(one, same)
     shutil.copytree(one, other)
-    spoil(other / copied.cell("gamma0", 42).folder_name / "run" / "result.json", weights_sha256="e" * 64)
+    make_another_training(other / copied.cell("gamma0", 42).folder_name / "run", "e" * 64)
     asked, pool = ["tab:gamma_sweep"], Pool.at("tiny", tmp_path / "new")
     with pytest.raises(UserError, match="two different trainings; name one of them"):
         reproduce(asked, pool, seeds=[42], device="cpu", published=[one, other])

@@ -85,7 +85,8 @@ def test_the_lowest_seed_that_was_checked_is_judged(copied: Pool) -> None:
     weights = read_json(place[123].parent / "result.json")[WEIGHTS]
     write_json(place[123], {**read_json(place[42]), WEIGHTS: weights})
     place[42].unlink()
-    assert extras.findings()["theorem-1"].of(copied).as_dict() == before.as_dict()
+    after = extras.findings()["theorem-1"].of(copied)
+    assert (after.outcome, after.n) == (before.outcome, before.n)
     assert "measured from its gradients" in figure.of(copied).axes[1].get_title()
     for path in copied.path.glob("d128-[gc]*/run/" + THEORY):
         path.unlink()

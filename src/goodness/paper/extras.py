@@ -16,6 +16,7 @@ from typing import Any
 
 from goodness.errors import DAMAGE, RunError
 from goodness.paper.pool import Need, Needs, Pool
+from goodness.paper.same_data import SameData
 from goodness.paper.scales import Scale
 from goodness.paper.suites import SEEDS, PaperTable, paper_tables
 from goodness.runs import Run
@@ -49,19 +50,17 @@ class Extra:
 
     def read(self, pool: Pool, seeds: Sequence[int] | None = None) -> tuple[dict[str, dict[int, Run]], list[str]]:
         """The runs that it compares, all that the pool has for it or those of these seeds, and what was left out, each
-        with the reason: runs that do not belong together, and those scored on other test images than the first."""
+        with the reason: runs that do not belong together, and those on other data than the first."""
         found: dict[str, dict[int, Run]] = {}
         left_out: list[str] = []
-        first: dict[str, tuple[str, str]] = {}  # of each data set: the test order of its first run, and its name
+        same = SameData(pool)
         for preset in self.presets:
-            runs, why = self._of_preset(pool, preset, seeds)
-            left_out += why
+            runs, unfit = self._of_preset(pool, preset, seeds)
+            left_out += unfit
             for seed in list(runs):
-                name, order = f"{preset}, seed {seed}", pool.test_order(preset, seed)
-                theirs, other = first.setdefault(pool.cell(preset, seed).config.data, (order, name))
-                if order != theirs:
+                if why := same.difference(preset, seed):
                     del runs[seed]
-                    left_out.append(f"{name} (other test images, or in another order, than {other})")
+                    left_out.append(f"{preset}, seed {seed} ({why})")
             if runs:
                 found[preset] = runs
         return found, left_out

@@ -20,8 +20,9 @@ from goodness.paper.numbers import Cell
 from goodness.paper.pool import Need, Pool
 from goodness.paper.readers import Unreadable
 from goodness.paper.reduced import without_place
+from goodness.paper.same_data import SameData
 from goodness.paper.suites import PaperTable, all_seeds, is_left_out, runs_of, seeds_of
-from goodness.runs import Run, environment_of, sources_of
+from goodness.runs import Run, environment_of, lives_of, made_with
 from goodness.stats import MeanAndStd, mean_and_std
 
 State = Literal["no runs", "not run", "running", "partial", "complete"]
@@ -165,7 +166,7 @@ class _Filler:
         self.sources: list[str] = []
         self.noted: set[Path] = set()
         self.known: dict[tuple[str, str], Ours] = {}
-        self.orders: dict[str, tuple[str, str]] = {}  # of each data set: the first run's test order, and its name
+        self.same = SameData(pool)
         presets = {cell.preset for cell in one.cells if cell.metric in readers.MARGINS}
         every = (pool.run(*need) for need in one.needs(pool.scale, seeds) if need[0] in presets)
         self.margins = of.margins(run for run in every if run is not None)
@@ -255,31 +256,21 @@ class _Filler:
                 why = here.why if len(here.why) <= 24 else REFUSED
                 if why == REFUSED:
                     self.trouble.append(f"{preset}, seed {seed}: {here.why}")
-            elif self._has_other_test_images(preset, seed):
+            elif other := self.same.difference(preset, seed):
+                self.trouble.append(f"{preset}, seed {seed}: {other}")
                 return {}, REFUSED
             else:
                 found[seed] = here.run
                 self._note_maker(here.run, self.pool.cell(preset, seed).config.data)
         return found, why
 
-    def _has_other_test_images(self, preset: str, seed: int) -> bool:
-        """Rows of one data set stand beside each other only if they were scored on the same images in one order."""
-        data = self.pool.cell(preset, seed).config.data
-        order = self.pool.test_order(preset, seed)
-        first, name = self.orders.setdefault(data, (order, f"{preset}, seed {seed}"))
-        if order == first:
-            return False
-        self.trouble.append(f"{preset}, seed {seed}: other test images, or in another order, than {name}")
-        return True
-
     def _note_maker(self, run: Run, data: str) -> None:
         if run.path in self.noted:
             return
         self.noted.add(run.path)
         facts = environment_of(run)
-        names = f"goodness {facts.get('goodness')}, torch {facts.get('torch')}, {facts.get('dtype')}"
         origin = facts.get("data")
         where = without_place(str(origin.get("provenance", ""))) if isinstance(origin, Mapping) else ""
         read = f"; data: {where}" if where else ""
-        self.made_by.append(f"{data} were made by {names}, on {facts.get('device_name')}{read}")
-        self.sources += sources_of(run)
+        self.made_by.append(f"{data} were made by {made_with(facts)}, on {facts.get('device_name')}{read}")
+        self.sources += [str(life["source"]) for life in lives_of(run) if life.get("source")]

@@ -290,10 +290,12 @@ def batch_size(runs: Runs, presets: Sequence[str], paper: float) -> Verdict:
     """sep_ni as a rate at the deepest block: runs of batch 512 against runs of batch 128, presets as units."""
     by_batch: dict[int, list[float]] = {}
     epochs: dict[int, set[int]] = {}
+    there: list[str] = []
     for preset in presets:
         rate = of.mean_of(runs, preset, lambda run: of.deepest(of.by_block(run, "sep_ni_rate")))
         if rate is not None:
             run = next(iter(runs[preset].values()))
+            there.append(preset)
             by_batch.setdefault(run.config.batch, []).append(100 * rate)
             epochs.setdefault(run.config.batch, set()).add(run.config.epochs)
     details = [
@@ -312,6 +314,9 @@ def batch_size(runs: Runs, presets: Sequence[str], paper: float) -> Verdict:
     says = f"The right image leads in {written(found)} points more with batch 512 than with 128"
     if found.low is None or found.high is None:
         outcome, sentence = OPEN, f"{says}; {too_few(found, 'variants')} ({confounded})."
+    elif short := of.long_enough(runs, there)[1]:
+        why = f"{', '.join(short)} learned for less than half as many epochs as most, which alone would do it"
+        outcome, sentence = OPEN, f"{says}; cannot be told yet: {why} ({confounded})."
     elif found.high < 1:
         outcome, sentence = FAILS, f"{says}: less than a point ({confounded})."
     elif found.low > 0:

@@ -6,6 +6,7 @@ Families of runs are judged each for itself; the families together give the verd
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -64,15 +65,15 @@ def dissociation(runs: Runs, families: Sequence[Family]) -> Verdict:
     tested = sum(len(one.enough) for one in compared)
     judged = [_judge(one, tested) for one in compared]
     enough = [len(one.extremes) >= LEAST for one in compared]
-    deciding = [one for one, is_enough in zip(judged, enough) if is_enough] or judged
+    deciding = [one for one, is_enough in zip(judged, enough) if is_enough]
     outcomes = {one.outcome for one in deciding}
-    outcome: Outcome = FAILS if FAILS in outcomes else OPEN if OPEN in outcomes else HOLDS
-    chosen = next(one for one in deciding if one.outcome == outcome)
+    outcome: Outcome = FAILS if FAILS in outcomes else OPEN if OPEN in outcomes or not deciding else HOLDS
+    chosen = next((one for one in deciding if one.outcome == outcome), judged[0])
     there = {one.family.name for one, is_enough in zip(compared, enough) if is_enough}
     absent = [family.name for family in families if family.name not in there]
     wanting = f"Two rules with {LEAST} common seeds are wanting in: {'; '.join(absent)}."
     details = tuple(row for one in judged for row in one.details)
-    if absent and outcome == HOLDS:
+    if absent and (outcome == HOLDS or not deciding):
         chosen = next((one for one, is_enough in zip(judged, enough) if not is_enough), chosen)
         beside = [chosen.sentence, *(one.sentence for one in judged if one is not chosen)]
         return replace(chosen, outcome=OPEN, sentence=wanting, beside=tuple(beside), details=details)
@@ -93,7 +94,7 @@ class _Compared:
     spread: Interval | None
     """The first over the second; None where a seed of one is not above zero."""
     is_wide: bool
-    """Whether the two are shown to differ `SPREAD` times."""
+    """Whether the two are shown to differ `SPREAD` times, though they are the extremes of so many pairs."""
     is_narrow: bool
     """Whether they are shown to differ less."""
     pairs: Mapping[tuple[str, str], list[float]]
@@ -138,15 +139,17 @@ def _compare(runs: Runs, family: Family, strict: float) -> _Compared | None:
     told_by = told_by if len(told_by) > 1 else list(known)  # a rule of one seed has no interval to tell by
     most, least = max(told_by, key=lambda one: known[one]), min(told_by, key=lambda one: known[one])
     shared = [(value, there[least][seed]) for seed, value in there[most].items() if seed in there[least]]
+    one_of = 1 - 0.05 / math.comb(len(told_by), 2)  # the extremes of many pairs spread by chance: Bonferroni
     ratios = [high / low for high, low in shared] if shared and min(map(min, shared)) > 0 else []
     beyond = [high - SPREAD * low for high, low in shared]  # of any sign
     spread, is_wide, is_narrow = None, False, False
     if ratios:
         spread = ratio_interval(ratios)
-        is_wide = spread.low is not None and spread.low >= SPREAD
+        is_wide = (low := ratio_interval(ratios, confidence=one_of).low) is not None and low >= SPREAD
         is_narrow = (high := ratio_interval(ratios, confidence=strict).high) is not None and high < SPREAD
     elif beyond:
-        is_wide = (low := mean_interval(beyond).low) is not None and low > 0 and known[most] > 0
+        low = mean_interval(beyond, confidence=one_of).low
+        is_wide = low is not None and low > 0 and known[most] > 0
         is_narrow = (high := mean_interval(beyond, confidence=strict).high) is not None and high < 0
     found = _Compared(
         family=family,
@@ -154,8 +157,8 @@ def _compare(runs: Runs, family: Family, strict: float) -> _Compared | None:
         least=least,
         deepest=(known[most], known[least]),
         spread=spread,
-        is_wide=is_wide,
-        is_narrow=is_narrow,
+        is_wide=is_wide and len(shared) >= LEAST,
+        is_narrow=is_narrow and len(shared) >= LEAST,
         pairs={
             (a, b): list(points.values())
             for a, b in itertools.combinations(known, 2)

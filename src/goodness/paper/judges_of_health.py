@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from goodness.paper import measured as of
 from goodness.paper.measured import Runs
@@ -148,7 +149,7 @@ def predicts(runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float |
             return HOLDS, "above zero"
         return OPEN, "the interval reaches zero"
 
-    return _by_correlation(related(runs, presets, of_run), presets, judge, paper)
+    return _by_correlation(runs, presets, of_run, judge, paper)
 
 
 def does_not_predict(
@@ -163,13 +164,20 @@ def does_not_predict(
             return HOLDS, "no more than a weak relation"
         return OPEN, "none is seen, but the interval has room for a strong one"
 
-    return _by_correlation(related(runs, presets, of_run), presets, judge, paper)
+    return _by_correlation(runs, presets, of_run, judge, paper)
 
 
 def _by_correlation(
-    found: Interval | None, presets: Sequence[str], judge: Callable[[float, float], tuple[Outcome, str]], paper: float
+    runs: Runs,
+    presets: Sequence[str],
+    of_run: Callable[[Run], float | None],
+    judge: Callable[[float, float], tuple[Outcome, str]],
+    paper: float,
 ) -> Verdict:
-    """The verdict that follows from the ends of r's interval."""
+    """The verdict that follows from the ends of r's interval, over the variants that learned for long enough."""
+    there = [preset for preset in of.present(runs, presets) if of.mean_of(runs, preset, of_run) is not None]
+    kept, short = of.long_enough(runs, there)
+    found = related(runs, kept, of_run)
     if found is None:
         return nothing_yet([f"at least four of {', '.join(presets[:6])}, ..."], what=WITH_ACCURACY, paper=paper)
     says = f"r = {written(found)} over variants"
@@ -178,7 +186,12 @@ def _by_correlation(
     else:
         outcome, why = judge(found.low, found.high)
         sentence = f"{says}: {why}."
-    return told(outcome, sentence, WITH_ACCURACY, found, "variants", paper)
+    verdict = told(outcome, sentence, WITH_ACCURACY, found, "variants", paper)
+    with_all = related(runs, there, of_run) if short else None
+    if with_all is None:
+        return verdict
+    left_out = f"Left out, as they learned for less than half as many epochs as most: {', '.join(short)}"
+    return replace(verdict, beside=(f"{left_out}; with them r = {written(with_all)}.",))
 
 
 def compensated(runs: Runs, mgc: str, local: str, cumulative: str, twin: str) -> Verdict:
@@ -215,7 +228,7 @@ def compensated(runs: Runs, mgc: str, local: str, cumulative: str, twin: str) ->
     few = min(repaired.n, *(one.difference.n for one in pairs.values()))
     if few < 2:
         outcome, sentence = OPEN, f"{says}, {moves}; {too_few(Interval(0, None, None, few))}."
-    elif repaired.low is None or repaired.low < 1 / 2:
+    elif repaired.low is None or repaired.low < 1 / 2 or repaired.n < LEAST:
         outcome = OPEN
         sentence = f"{says}: the attenuation is not shown to be cancelled, and {moves}, which decides nothing."
     elif refuted:

@@ -6,6 +6,7 @@ Nothing here fails on a run that lacks something: what is not there is None or e
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -205,10 +206,21 @@ def image_by_image(left: Sequence[Predicted], right: Sequence[Predicted]) -> Pai
     )
 
 
-def checked(runs: Mapping[int, Run]) -> tuple[int, Run]:
-    """Of one preset's runs that on which the theorems were checked, with its seed; of several the lowest seed, and so
-    where none was checked."""
-    return min(((seed, run) for seed, run in runs.items() if has_theory(run)), default=min(runs.items()))
+def checked(runs: Mapping[int, Run]) -> Run:
+    """Of one preset's runs that on which the theorems were checked; of several the lowest seed, and so where none
+    was."""
+    return min(((seed, run) for seed, run in runs.items() if has_theory(run)), default=min(runs.items()))[1]
+
+
+def long_enough(runs: Runs, presets: Iterable[str]) -> tuple[list[str], list[str]]:
+    """Of the presets that were run those that learned for at least half as many epochs as most, and the others, which
+    are not to be held against them."""
+    known = {preset: [setting(run) for run in runs[preset].values()] for preset in presets}
+    epochs = {preset: max((one[1] for one in found if one), default=0) for preset, found in known.items()}
+    counts = Counter(epochs.values())
+    usual = max(counts, key=lambda one: (counts[one], one), default=0)
+    short = [preset for preset, count in epochs.items() if 2 * count < usual]
+    return [preset for preset in epochs if preset not in short], short
 
 
 def setting(run: Run) -> tuple[str, int] | None:

@@ -50,6 +50,7 @@ METRICS: Mapping[str, str] = {
     "seconds": "per epoch",
     "hours": "of a whole run",
     "epochs": "of training",
+    "experts": "in use, on average over the blocks: exp of the entropy of their load",
     "parameters": "of a network, or of what one backward pass reaches",
     "memory": "of activations, in words",
     "seeds": "how many, and which",
@@ -208,6 +209,8 @@ def _cell(row: list[str]) -> Cell:
     n, seed = _whole(given, "n"), _whole(given, "seed")
     if n == 0 or (seed is not None and n not in (None, 1)):
         raise ValueError(f"n is {n}" + (f", yet the cell is of seed {seed}" if seed is not None else ""))
+    if spread is not None and n is None and given["preset"]:
+        raise ValueError("a spread over seeds, and not over how many")
     return Cell(
         table=given["table"],
         row=given["row"],

@@ -12,6 +12,7 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from goodness.durable import read_json
 from goodness.errors import RunError, UserError
@@ -124,10 +125,10 @@ class Pool:
         """What a reader of their mean must know: that different versions made them, where that is accepted."""
         return tuple(self._row(preset, seeds, readout).notes)
 
-    def test_order(self, preset: str, seed: int) -> str:
-        """A hash of the test images that a run was scored on, their labels and their order; empty without a run."""
+    def facts(self, preset: str, seed: int) -> Mapping[str, Any]:
+        """How a run was made and on what, as a sweep compares it; empty without a run."""
         (result,) = self._row(preset, [seed], False).cells
-        return str(result.facts.get("test images and their order", ""))
+        return result.facts
 
     def seeds(self, preset: str) -> list[int]:
         """Seeds with which this preset has a folder here."""

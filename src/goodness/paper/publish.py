@@ -22,13 +22,14 @@ from goodness.paper import reduced
 from goodness.paper.exchange import BUILDING, alone_with, beside, is_free, put_in_place
 from goodness.paper.pool import Need, Pool, Stage1Alone, refuse_two_trainings, stage_2, weights, what_lies_in
 from goodness.paper.published_page import make_way, require_folder, write_page
+from goodness.paper.same_data import SameData
 from goodness.paper.scales import Scale
 from goodness.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.runs import Run, about_backbone, environment_of
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import are_versions
 from goodness.sweep.published import PUBLISHED, about_publication, is_published
-from goodness.sweep.theory import THEORY, examples_kept, has_theory, kept_theory
+from goodness.sweep.theory import THEORY, examples_kept, has_theory, is_kept, kept_theory
 from goodness.training.run import RunFolder
 from goodness.training.signals import as_interrupts
 from goodness.whole import refuse_mixed_files
@@ -215,7 +216,7 @@ def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) 
             continue
         if why := _flaw_of_stage_2(pool, need):
             left_out[f"{name}, Stage 2"] = why
-        if here.run is not None and (here.run.path / THEORY).is_file() and not _checked(here.run):
+        if here.run is not None and is_kept(here.run) and not _checked(here.run):
             told = kept_theory(here.run)
             why = told if isinstance(told, str) else f"{here.run.path / THEORY} is damaged"
             left_out[f"{name}, check of the theorems"] = why
@@ -313,7 +314,7 @@ def _read_and_not(pool: Pool) -> tuple[list[Need], list[str]]:
 
 def _refuse_what_does_not_belong_together(pool: Pool) -> None:
     """What the pool would not hold together is not published together."""
-    orders: dict[str, tuple[str, str]] = {}
+    same = SameData(pool)
     for preset in dict.fromkeys(what[1][0] for _, what in _cells_in(pool.path, pool.scale) if what is not None):
         seeds = pool.seeds(preset)
         trouble = pool.trouble(preset, seeds) or pool.trouble(preset, seeds, readout=True)
@@ -324,13 +325,8 @@ def _refuse_what_does_not_belong_together(pool: Pool) -> None:
                 f"the runs of {preset} are not of one kind ({trouble}); {accept}publish them in another folder"
             )
         for seed in seeds:
-            order = pool.test_order(preset, seed)
-            first, name = orders.setdefault(pool.cell(preset, seed).config.data, (order, f"{preset}, seed {seed}"))
-            if order and first and order != first:
-                raise UserError(
-                    f"{preset}, seed {seed}, was scored on other test images, or in another order, than {name}; "
-                    "publish them in another folder"
-                )
+            if why := same.difference(preset, seed):
+                raise UserError(f"{preset}, seed {seed}, has {why}; publish them in another folder")
 
 
 # One run

@@ -275,12 +275,22 @@ def _require_alone(run: Run) -> None:
 
 
 def _epochs_to_the_end(run: Run, cell: Cell) -> float:
-    """Epochs until validation first reached 99 % of its best; only as fine as it was evaluated."""
+    """Epochs until validation first reached the share of its best that the column names; only as fine as it was
+    evaluated."""
+    share = int(_part(r"(\d+)\s*%", cell)) / 100
     judged = [(line["epoch"] + 1, line["val"]["accuracy"]) for line in run.metrics if "val" in line]
     if not judged:
         raise Unreadable("no validation images")
     best = max(accuracy for _, accuracy in judged)
-    return float(next(epoch for epoch, accuracy in judged if accuracy >= 0.99 * best))
+    return float(next(epoch for epoch, accuracy in judged if accuracy >= share * best))
+
+
+def _experts(run: Run, cell: Cell) -> float:
+    """In use over the last epoch's training, the mean of the blocks."""
+    found = of.in_training(run, "experts_effective")
+    if not found:
+        raise Unreadable("no experts")
+    return sum(found) / len(found)
 
 
 def _part(pattern: str, cell: Cell) -> str:
@@ -319,6 +329,7 @@ READERS: Mapping[str, Reader] = {
     "seconds": Reader(_seconds),
     "hours": Reader(_hours, _always),
     "epochs": Reader(_epochs_to_the_end),
+    "experts": Reader(_experts),
 }
 OF_BLOCKS = {
     "sep_cur_mined",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from goodness.paper.measured import Runs, is_papers_size, readout_accuracy, settings
-from goodness.runs import Run, sources_of
+from goodness.runs import Run, lives_of, made_with
 from goodness.stats import Interval, mean_interval
 
 Outcome = Literal["holds", "does not hold", "cannot be told yet"]
@@ -65,6 +65,8 @@ class Verdict(Measured):
     """Presets that were not run and that no sentence names."""
     sources: tuple[str, ...] = ()
     """Hashes of the source code that made the runs; empty where it was one."""
+    software: tuple[str, ...] = ()
+    """Versions of goodness and torch, and the precision; empty where all runs have the same."""
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -74,6 +76,8 @@ class Verdict(Measured):
         told += [f"Not at the paper's size: {self.size}."] if self.size else []
         if self.sources:
             told.append(f"Made by {len(self.sources)} versions of the source code: {', '.join(self.sources)}.")
+        if self.software:
+            told.append(f"Not made alike: {'; '.join(self.software)}.")
         return tuple(told)
 
     @property
@@ -122,7 +126,13 @@ class Finding:
         }
         if found.estimate is not None and any(other.values()):
             found = replace(found, size=settings(other))
-        return replace(found, absent=self._absent(found, mine), sources=self._sources(mine))
+        lives = [life for run in self._runs(mine) for life in lives_of(run)]
+        return replace(
+            found,
+            absent=self._absent(found, mine),
+            sources=_several(str(life["source"])[:12] for life in lives if life.get("source")),
+            software=_several(made_with(life) for life in lives),
+        )
 
     def _absent(self, found: Verdict, mine: Runs) -> tuple[str, ...]:
         """Presets without a run that the words do not name; none where there is nothing to tell."""
@@ -130,18 +140,22 @@ class Finding:
         absent = [one for one in self.presets if one not in {*mine, *named}] if found.estimate is not None else []
         return tuple(f"{one} with Stage 2" if self.readout else one for one in absent)
 
-    def _sources(self, mine: Runs) -> tuple[str, ...]:
-        """The source code that made these runs, by the beginning of its hash, where it is more than one."""
+    def _runs(self, mine: Runs) -> list[Run]:
+        """All that it reads, of both stages."""
         runs = [run for by_seed in mine.values() for run in by_seed.values()]
-        runs += [run.readout for run in runs if run.readout is not None] if self.readout else []
-        found = {source[:12] for run in runs for source in sources_of(run)}
-        return tuple(sorted(found)) if len(found) > 1 else ()
+        return runs + ([run.readout for run in runs if run.readout is not None] if self.readout else [])
 
     def _read(self, by_seed: Mapping[int, Run]) -> Mapping[int, Run]:
         """Of one preset's runs those that it reads: a finding about Stage 2 none without it."""
         if not self.readout:
             return by_seed
         return {seed: run for seed, run in by_seed.items() if readout_accuracy(run) is not None}
+
+
+def _several(found: Iterable[str]) -> tuple[str, ...]:
+    """Each once; none where all are the same."""
+    each = sorted(set(found))
+    return tuple(each) if len(each) > 1 else ()
 
 
 def as_page(findings: Mapping[str, Finding]) -> str:

@@ -28,6 +28,8 @@ SCORES = {
     "s2_tta": "Stage 2 with TTA",
 }
 """What is averaged, and how tables call it. A backpropagation control's own accuracy stands under s1."""
+DATA, TEST_ORDER = "data", "test images and their order"
+"""Names of two of the facts that must be the same: hashes of all data and its split, and of what was scored."""
 HASH = re.compile(r"\b[0-9a-f]{64}\b")
 """Of which a reader sees the first letters."""
 
@@ -182,9 +184,9 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
             facts[name] = " then ".join(dict.fromkeys([*_parts(facts.get(name)), *seen]))
         parts = [life.get("parts") for life in lives if life.get("parts") is not None]
         facts["parts"] = " then ".join(dict.fromkeys([*_parts(facts.get("parts")), *map(str, parts)])) or None
-        facts["data"] = environment["data"].get("sha256")
+        facts[DATA] = environment["data"].get("sha256")
         facts[f"epochs of {stage}"] = result["epochs"]
-        facts["test images and their order"] = test_order(run)
+        facts[TEST_ORDER] = test_order(run)
     run = place.readout if runs else place.run
     device = str(environment_of(run).get("device_name"))
     trainings = tuple(str(one.result["weights_sha256"]) for one in (place.run, *runs.values()))
@@ -205,13 +207,12 @@ def _parts(joined: str | None) -> list[str]:
 
 def _refuse_other_test_images(rows: list[Row]) -> list[Row]:
     """Rows of one data set stand beside each other: those with other test images than the first are refused."""
-    key = "test images and their order"
     first: dict[str, Row] = {}
     checked = []
     for row in rows:
         known = first.setdefault(row.data, row) if row.found else row
-        if known is not row and any(cell.facts[key] != known.found[0].facts[key] for cell in row.found):
-            words = f"{key}: not those of {known.name}"
+        if known is not row and any(cell.facts[TEST_ORDER] != known.found[0].facts[TEST_ORDER] for cell in row.found):
+            words = f"{TEST_ORDER}: not those of {known.name}"
             row = dataclasses.replace(row, trouble=(*row.trouble, words))
         checked.append(row)
     return checked

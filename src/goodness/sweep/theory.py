@@ -22,7 +22,7 @@ half a minute at the paper's size without one."""
 def kept_theory(run: Run) -> dict[str, Any] | str:
     """The check that a run keeps, as plain data; a sentence where it keeps none, or that of another run."""
     place = run.path / THEORY
-    if not place.is_file():
+    if not is_kept(run):
         return "the theorems were not checked on it, which goodness theory RUN does"
     try:
         found = read_json(place)
@@ -33,6 +33,11 @@ def kept_theory(run: Run) -> dict[str, Any] | str:
     if found.get(WEIGHTS) and found[WEIGHTS] != run.result.get(WEIGHTS):  # older ones do not say
         return f"{place} was made on other weights than this run has; goodness theory RUN makes it anew"
     return found
+
+
+def is_kept(run: Run) -> bool:
+    """Whether it keeps one, of use or not."""
+    return (run.path / THEORY).is_file()
 
 
 def has_theory(run: Run) -> bool:

@@ -329,6 +329,7 @@ class Loop:
     def finish(self) -> dict[str, Any]:
         """Evaluate best and last weights on the splits, with and without TTA, and write what the run leaves."""
         module = self.evaluated()
+        trained = weights_sha256(self.learned())
         last = {name: value.clone() for name, value in module.state_dict().items()}
         weights = {"last": (last, self.plan.epochs - 1)}
         if self.best:
@@ -354,7 +355,7 @@ class Loop:
                             label = "test_tta" if tta else "test"
                             self.folder.write_predictions(label, scores, part.labels, part.indices)
                             if not tta and (full := self.full_health(part, split)) is not None:
-                                write_json(self.folder.health_path, full)
+                                write_json(self.folder.health_path, {**full, "weights_sha256": trained})
         finally:  # a request to stop may come while the best weights are in: what is saved then is the last
             module.load_state_dict(last)
         for name, (tensors, epoch) in weights.items():
@@ -364,7 +365,7 @@ class Loop:
             "weights": {name: {"epoch": epoch} for name, (_, epoch) in weights.items()},
             "accuracy": [row for found in rows.values() for row in found],
             "health": health,
-            "weights_sha256": weights_sha256(self.learned()),
+            "weights_sha256": trained,
             "parameters": self.parameters(),
             "epochs": self.plan.epochs,
             "steps": self.plan.epochs * self.steps,

@@ -36,7 +36,7 @@ def grad_attenuation(sheet: Sheet) -> None:
     zero_line(left)
     furthest, smallest, is_measured = 0.5, 0.1, False
     for name in sheet.presets:
-        run, colour = of.checked(sheet.runs[name])[1], colour_of(name)
+        run, colour = of.checked(sheet.runs[name]), colour_of(name)
         points, measured = _deepest_points(run)
         is_measured = is_measured or measured
         for inside in (False, True):
@@ -47,7 +47,7 @@ def grad_attenuation(sheet: Sheet) -> None:
                 furthest = max(furthest, *(past for past, _ in some))
                 smallest = min(smallest, *(ratio for _, ratio in some))
     for name in sheet.presets:
-        _envelope(right, of.checked(sheet.runs[name])[1], furthest, colour_of(name))
+        _envelope(right, of.checked(sheet.runs[name]), furthest, colour_of(name))
     right.set_yscale("log")
     right.set_xlim(None, 1.03 * furthest)
     kept_axis(right, LEAST)
