@@ -33,7 +33,7 @@ from goodness.refusals import (
     refuse_what_cannot_be_built,
     require_optional_packages,
 )
-from goodness.runs import READOUT, Run, frozen_backbone, is_readout, load_config
+from goodness.runs import READOUT, Run, frozen_backbone, is_readout, load_config, place_of_run
 from goodness.tensor_file import weights_sha256
 from goodness.training.backprop import Backprop
 from goodness.training.loop import Listener, Loop, accuracy_row
@@ -268,9 +268,10 @@ def _accuracies(scores: torch.Tensor, labels: torch.Tensor, config: Config) -> d
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """A run by its folder."""
-    load_config(path)
-    return Run(Path(path))
+    """A run by its folder, or by that of a sweep's cell around it."""
+    place = place_of_run(path)
+    load_config(place)
+    return Run(place)
 
 
 def load_data(config: Config, data_dir: str | os.PathLike[str] | None = None) -> ImageData:

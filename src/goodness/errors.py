@@ -20,6 +20,10 @@ class DataError(UserError):
     """A data set that is missing, damaged or not what its name says."""
 
 
+class MissingRuns(UserError):
+    """What was asked for reads runs that are not there."""
+
+
 class RunError(Exception):
     """A run that cannot go on (a full disk, a loss that is not finite); exits with 1."""
 

@@ -210,6 +210,13 @@ def frozen_backbone(readout: Run, device: torch.device) -> Network:
     return network
 
 
+def place_of_run(path: str | os.PathLike[str]) -> Path:
+    """The run's folder, where that of a sweep's cell was named, in which a run lies."""
+    inner = Path(path) / "run"
+    is_cell = not (Path(path) / "config.json").exists() and (inner / "config.json").is_file()
+    return inner if is_cell else Path(path)
+
+
 def is_readout(path: Path) -> bool:
     """Whether the run in this folder is a Stage 2. Its config.json says so; older ones have a backbone.json at least,
     or a result that says it."""

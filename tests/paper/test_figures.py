@@ -127,7 +127,8 @@ def test_a_figure_of_all_runs_has_a_title_words_at_its_axes_and_the_papers_marks
         assert axes.get_xlabel() or len(axes.get_xticklabels()), "what runs across is said"
         assert axes.lines or axes.patches or axes.collections or axes.texts
     assert drawn.axes[0].get_ylabel() or drawn.axes[0].get_yticklabels()
-    assert ("Hollow diamonds" in small_print(drawn)) == (label not in WITHOUT_PAPER)
+    has_paper = any(said in small_print(drawn) for said in ("Hollow diamonds", "lie too far off to be drawn"))
+    assert has_paper == (label not in WITHOUT_PAPER)
     assert "nan" not in words(drawn)
 
 
@@ -137,7 +138,7 @@ def test_a_figure_of_half_the_runs_says_what_is_missing(label: str, pool: Pool) 
     if label in ("hnm_ksweep", "component_ablation", "aspect_ema_ablation"):
         wanted = ("cp-fair", *(name for name in wanted if name != "cp-fair"))
     if label == "tinyimagenet_crossdata":  # about Tiny ImageNet: not drawn without it
-        with pytest.raises(UserError, match=r"\(tiny-gamma0\): goodness reproduce fig:tiny"):
+        with pytest.raises(UserError, match="other presets are tiny-gamma0; goodness reproduce fig:tiny"):
             draw(figures[label], {"gamma0": pool["gamma0"]})
         wanted = ("tiny-gamma0", "gamma0")
     half = wanted[: max(1, len(wanted) // 2)]
@@ -170,7 +171,7 @@ def test_runs_without_what_a_figure_shows_are_refused_with_the_reason(tmp_path: 
     (run.path / "metrics.jsonl").write_text("")
     with pytest.raises(UserError, match="have no experts"):
         figures["moe_routing"].draw({"cp-fair": {1: run}})
-    with pytest.raises(UserError, match="of the same seed"):
+    with pytest.raises(UserError, match="none of theirs with seed 1; goodness reproduce fig:component_ablation"):
         figures["component_ablation"].draw({"cp-fair": {1: run}})
 
 
@@ -262,6 +263,30 @@ def test_accuracies_beside_the_papers_with_tta_are_ours_with_tta(pool: Pool) -> 
     runs = pool["cifar100-gamma0"].values()
     wanted = sum(100 * run.result["reported"]["accuracy_tta"] for run in runs) / len(runs)
     assert drawn.axes[1].lines[0].get_ydata()[0] == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("accuracy", "is_near"), [(86.5, True), (64.0, False)])
+def test_the_papers_numbers_are_left_out_where_ours_could_not_be_told_apart_beside_them(
+    tmp_path: Path, accuracy: float, is_near: bool
+) -> None:
+    run = made_up(tmp_path, "d128-gated-t3-k0", 42, accuracy=accuracy)
+    drawn = draw(figures["depth_truncation"], {"d128-gated-t3-k0": {42: run}})
+    diamonds = [line for line in drawn.axes[0].lines if line.get_marker() == "D" and line.get_linestyle() == "None"]
+    assert bool(diamonds) == is_near
+    said = "The paper's numbers lie too far off to be drawn beside these: 87.06 to 87.4."
+    assert (said in " ".join(small_print(drawn).split())) == (not is_near)
+    assert drawn.axes[0].get_ylim()[1] < accuracy + 8
+
+
+def test_lines_of_few_seeds_say_so(tmp_path: Path) -> None:
+    runs = {
+        name: {s: made_up(tmp_path, name, s) for s in seeds}
+        for name, seeds in (("l8-gamma0", (1, 2)), ("l8-lcff", (1,)))
+    }
+    labels = [line.get_label() for line in draw(figures["scaling_L8"], runs).axes[0].lines]
+    assert {"γ = 0 (local) (2 seeds)", "γ = 1 (LCFF) (1 seed)"} <= set(labels)
+    labels = [line.get_label() for line in draw(figures["scaling_L8"], {"l8-gamma0": runs["l8-gamma0"]}).axes[0].lines]
+    assert "γ = 0 (local)" in labels
 
 
 def test_what_goes_along_with_accuracy_is_not_drawn_of_three_variants(pool: Pool) -> None:

@@ -88,6 +88,11 @@ def test_presets_that_were_not_run_are_named(pool: Pool) -> None:
     assert not verdict("mgc", pool.runs).absent, "where nothing is told, the sentence names what is wanting"
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_a_rule_has_its_numbers_filled_in(name: str) -> None:
+    assert not set("{}") & set(findings[name].rule + findings[name].says)
+
+
 def test_the_registry_is_complete() -> None:
     assert list(findings) == NAMES
     assert len(VARIANTS) == 13

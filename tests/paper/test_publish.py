@@ -947,7 +947,7 @@ def test_a_report_is_never_written_into_a_publication(
     before, run = files(published.path), place(published, "gamma0", 42)
     monkeypatch.chdir(tmp_path)
     assert main(["report", str(run), "--no-figures"]) == 0
-    assert capsys.readouterr().out.strip() == f"report-{run.parent.name}/report.html"
+    assert capsys.readouterr().out.strip() == f"runs/report-{run.parent.name}/report.html"
     assert main(["report", str(run), "--out", str(published.path / "page")]) == 2
     assert "lies in a publication" in " ".join(capsys.readouterr().err.split())
     assert files(published.path) == before

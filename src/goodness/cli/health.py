@@ -27,7 +27,7 @@ from goodness.presets import preset, presets
 from goodness.report import health_tables
 from goodness.report.figure_files import figure_files, refuse_foreign_figures
 from goodness.runs import Run
-from goodness.sweep.published import is_in_publication, is_published, published_run, refuse_published
+from goodness.sweep.published import is_in_publication, is_published, refuse_published
 from goodness.sweep.theory import THEORY, examples_kept
 
 MOST_FOLDS = 1_000_000
@@ -151,9 +151,8 @@ class AuditArgs:
 def health_command(arguments: list[str]) -> int:
     args = parsed(HealthArgs, arguments, "goodness health")
     import_plugins(args.plugin)
-    published = published_run(args.run)
-    run = api.load(published or args.run)
-    if published is None:
+    run = api.load(args.run)
+    if not is_published(run.path):
         found = health(run, split=args.split, tta=args.tta, device=str(api.choose_device(args.device)))
     else:
         found = _published_health(args, run)
@@ -187,11 +186,11 @@ def _published_health(args: HealthArgs, run: Run) -> dict[str, Any]:
 
 
 def _report_place(run: Run) -> Path:
-    """Beside the run's files; of a published run, whose folder stays as it was published, in the current folder."""
+    """Beside the run's files; of a published run, whose folder stays as it was published, in runs/."""
     if not is_in_publication(run.path):
         return run.path / "report.html"
     names = [name for name in run.path.resolve().parts[-3:] if name not in ("run", "readout")]
-    return Path(f"report-{names[-1]}")
+    return Path("runs") / f"report-{names[-1]}"
 
 
 def report_command(arguments: list[str]) -> int:
@@ -214,8 +213,8 @@ def watch_command(arguments: list[str]) -> int:
 
     args = parsed(WatchArgs, arguments, "goodness watch")
     import_plugins(args.plugin)
-    api.load(args.run)
-    serve(args.run, args.port, announce=lambda url: out.print(f"{url}   (Ctrl-C ends it)", markup=False))
+    run = api.load(args.run)
+    serve(run.path, args.port, announce=lambda url: out.print(f"{url}   (Ctrl-C ends it)", markup=False))
     return 0
 
 
@@ -229,8 +228,9 @@ def compare_command(arguments: list[str]) -> int:
     if args.folds > MOST_FOLDS:
         raise UserError(f"--folds must be at most {MOST_FOLDS:,}, got {args.folds}: more tell nothing more")
     refuse_foreign_figures(args.figure)
-    found = compare([api.load(path) for path in args.runs], tta=args.tta, folds=args.folds)
-    published = [str(path) for path in args.runs if is_published(path)]
+    runs = [api.load(path) for path in args.runs]
+    found = compare(runs, tta=args.tta, folds=args.folds)
+    published = [str(run.path) for run in runs if is_published(run.path)]
     if published:
         told = [line for line in found["missing"] if not line.startswith(tuple(f"{path}: " for path in published))]
         found["missing"] = [*told, *(f"{path}: its class scores were not published" for path in published)]
@@ -264,17 +264,17 @@ def theory_command(arguments: list[str]) -> int:
         device=str(api.choose_device(args.device)),
         data_dir=args.data_dir,
     )
-    kept = examples_kept(Run(args.run))
+    kept = examples_kept(run)
     if args.split == "test" and report.examples >= kept:
-        write_json(args.run / THEORY, report.as_dict())
+        write_json(run.path / THEORY, report.as_dict())
     elif args.split == "test":
         err.print(
-            f"not kept: {args.run / THEORY} has a check of {kept} images, this one is of {report.examples}; "
+            f"not kept: {run.path / THEORY} has a check of {kept} images, this one is of {report.examples}; "
             "remove it to keep this one",
             markup=False,
             soft_wrap=True,
         )
-    figure = args.figure or args.run / "attenuation"
+    figure = args.figure or run.path / "attenuation"
     drawn = _draw_attenuation(report, figure)
     if args.json:
         print_json({**report.as_dict(), "holds": report.holds})

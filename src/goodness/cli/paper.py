@@ -4,6 +4,7 @@ makes them."""
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -145,6 +146,13 @@ def reproduce_command(arguments: list[str]) -> int:
         for folder in dict.fromkeys(file.parent for file in made.files):
             count = sum(file.parent == folder for file in made.files)
             out.print(f"{count} files in {folder}", markup=False, soft_wrap=True)
+        if len(made.findings) > 1:
+            counts = Counter(one.verdict.outcome for one in made.findings)
+            told = ", ".join(f"{count} {outcome}" for outcome, count in counts.items())
+            beware = judged.at_this_scale(pool.scale)
+            _print_lines([f"Findings: {told}; {pool.path / judged.MARKDOWN} has each. {beware}".rstrip()])
+        if len(made.tables) + len(made.findings) > 1:
+            _print_lines([f"All of it: goodness paper {pool.options(seeds)}"])
     _say_what_was_taken(made.taken)
     for (preset, seed), why in list(made.failed.items())[:5]:
         err.print(f"missing: {preset}, seed {seed} ({why})", markup=False, soft_wrap=True)
@@ -157,7 +165,11 @@ def reproduce_command(arguments: list[str]) -> int:
         err.print(f"not all runs could be used, the tables say why: {', '.join(refused)}", markup=False, soft_wrap=True)
     for name, why in made.undrawn.items():
         err.print(f"not drawn: {name}: {why}", markup=False, soft_wrap=True)
-    is_undrawn = made.undrawn and not args.only  # what was left untrained cannot be drawn
+    if made.unready:
+        which = f"goodness paper fig:{made.unready[0]} {pool.options(seeds)}"
+        names = f"{', '.join(made.unready)}; {which} says which"
+        err.print(f"not drawn for want of runs: {names}", markup=False, soft_wrap=True)
+    is_undrawn = (made.undrawn or made.unready) and not args.only  # what was left untrained cannot be drawn
     return 1 if made.failed or refused or is_undrawn else 0
 
 
@@ -182,12 +194,15 @@ def _list(pool: Pool, seeds: list[int] | None, args: PoolArgs) -> int:
     out.print(overview([*tables, *figures], pool.scale.name, pool.scale.machine, out.width))
     if verdicts := judged.judge_all(pool, seeds):  # behind the overview: some take a while to judge
         out.print(findings_table([judged.as_dict(one) for one in verdicts]))
+        _print_lines(filter(None, [judged.at_this_scale(pool.scale)]))
     needs = union(one.needs(pool.scale, seeds) for one in extras.everything())
     missing = pool.missing(needs)
+    left = (
+        f"; the rest take about {duration(pool.seconds(missing))} on {pool.scale.machine}. Make one: goodness "
+        f"reproduce NAME {pool.options(seeds)}"
+    )
     out.print(
-        f"In {pool.path}: {pool.counted(needs)}, each once however many need it; the rest take about "
-        f"{duration(pool.seconds(missing))} on {pool.scale.machine}. "
-        f"Make one: goodness reproduce NAME {pool.options(seeds)}",
+        f"In {pool.path}: {pool.counted(needs)}, each once however many need it{left if missing else '.'}",
         markup=False,
         soft_wrap=True,
     )

@@ -32,7 +32,7 @@ from goodness.home import from_home
 from goodness.presets import preset, presets
 from goodness.report import tables
 from goodness.report.progress import Progress
-from goodness.runs import Run, load_config
+from goodness.runs import Run, load_config, place_of_run
 from goodness.sweep.published import refuse_published
 
 _READOUT = "goodness readout RUN"
@@ -157,11 +157,11 @@ def resume_command(arguments: list[str]) -> int:
     args = parsed(ResumeArgs, arguments, "goodness resume")
     import_plugins(args.plugin)
     refuse_published(args.run)
-    run = Run(args.run)
+    run = Run(place_of_run(args.run))
     if run.is_finished and (run.readout is None or run.readout.is_finished):
-        err.print(f"{args.run} is finished already", markup=False, soft_wrap=True)
+        err.print(f"{run.path} is finished already", markup=False, soft_wrap=True)
     with progress_of(args.events, args.json) as progress:
-        run = api.resume(args.run, device=args.device, data_dir=args.data_dir, listen=progress.listen)
+        run = api.resume(run.path, device=args.device, data_dir=args.data_dir, listen=progress.listen)
     return show_run(run, args.json, args.events, args.plugin)
 
 
@@ -175,7 +175,7 @@ def readout_command(arguments: list[str]) -> int:
         out.print(f"usage: {_READOUT} [options]   (goodness readout --help lists them)", markup=False)
         return 2
     import_plugins(values_of("--plugin", rest))
-    name = str(from_home(name))
+    name = str(place_of_run(from_home(name)))
     refuse_published(name)
     config = load_config(name)
     default = ReadoutArgs(readout=config.readout, keep=config.keep)
@@ -210,7 +210,7 @@ def eval_command(arguments: list[str]) -> int:
     path, as_json = wanted.pop("run"), wanted.pop("json")
     del wanted["plugin"]
     refuse_published(path)
-    found = api.evaluate(path, **wanted)
+    found = api.evaluate(place_of_run(path), **wanted)
     if as_json:
         print_json(found)
     else:

@@ -175,8 +175,9 @@ ALL = (
         where="tab:main_dissociation, tab:dissociation_ci, tab:dissociation_full",
         rule=f"Unit: seeds, paired. Holds where the deepest separation differs at least {SPREAD:g} times between two "
         "rules (lower end of the interval, corrected for the number of pairs of which they are the extremes, since "
-        "2026-11-19: no verdict changed) and every pair of accuracies is shown to lie within ±{POINT:g} point (two "
-        f"one-sided tests, 5 %). Does not where a pair of three seeds is beyond ±{POINT:g} point with its whole "
+        "2026-11-19: no verdict changed) and every pair of accuracies is shown to lie within "
+        f"±{POINT:g} point (two one-sided tests, 5 %). Does not where a pair of three seeds is beyond "
+        f"±{POINT:g} point with its whole "
         "interval, corrected for the number of pairs that are tested in all families, or where separations are shown "
         "to differ less. On the same images (paired bootstrap) the networks at hand are compared beside it. Families "
         "of runs (data set, depth, width, dense or not) are judged each for itself, and those count whose two extremes "

@@ -13,6 +13,7 @@ from goodness.durable import write_durably
 from goodness.errors import RunError
 from goodness.paper.extras import Extra, findings
 from goodness.paper.pool import Need, Pool
+from goodness.paper.scales import Scale
 from goodness.paper.verdicts import Measured, Verdict, counted, not_to_be_told
 from goodness.report.words import markdown_line
 
@@ -20,6 +21,11 @@ MARKDOWN, CSV = "findings.md", "findings.csv"
 """Files of the pool that hold the verdicts on all findings."""
 NOT_THE_PAPERS = "At this scale the paper's numbers are not to be expected."
 MEANS_NOTHING = "At this scale no verdict says anything of the paper; it shows that the way from data to verdict works."
+
+
+def at_this_scale(scale: Scale) -> str:
+    """What a reader must know of all verdicts at a scale; empty at the paper's."""
+    return "" if scale.is_papers else NOT_THE_PAPERS if scale.is_comparable else MEANS_NOTHING
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,7 @@ def lines(judged: Judged) -> list[str]:
     one, pool, verdict = judged.finding, judged.pool, judged.verdict
     told = [f"Finding {one.name}: {one.about}", f"Verdict: {verdict.outcome}", verdict.sentence]
     told += [f"  {more}" for more in verdict.beside]
-    told += verdict.caveats
+    told += [*verdict.caveats, *filter(None, [at_this_scale(pool.scale)])]
     if verdict.what:
         papers = "" if verdict.paper is not None else "; the paper has no number for it"
         told.append(f"{verdict.what}: {_in_full(verdict)}{papers}")
@@ -138,7 +144,7 @@ def markdown(all_judged: Sequence[Judged]) -> str:
         "one finding with its rule, its runs and every number behind its verdict; `finding:NAME` where a table has the "
         "same name. Accuracies are of Stage 1, one view, unless a line says otherwise; images of several seeds are "
         "counted once a seed.",
-        "" if scale.is_papers else f"\n{NOT_THE_PAPERS if scale.is_comparable else MEANS_NOTHING}\n",
+        f"\n{at_this_scale(scale)}\n" if at_this_scale(scale) else "",
         markdown_line(headings),
         "|" + "---|" * len(headings),
     ]

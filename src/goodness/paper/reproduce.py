@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from goodness.errors import RunError, UserError, nearest
+from goodness.errors import MissingRuns, RunError, UserError, nearest
 from goodness.home import from_home
 from goodness.paper import extras
 from goodness.paper.extras import Extra, draw, to_check
@@ -70,6 +70,8 @@ class Reproduced:
     """Runs that are still not there, and why."""
     undrawn: dict[str, str]
     """Figures that could not be drawn, and why."""
+    unready: tuple[str, ...]
+    """Those that lack runs."""
     taken: Taken = field(default_factory=Taken)
 
 
@@ -239,13 +241,16 @@ def write(asked: Plan, pool: Pool, seeds: Sequence[int] | None = None) -> Reprod
     for one in filled:
         files += write_table(one, pool.path / TABLES)
     undrawn: dict[str, str] = {}
+    unready: list[str] = []
     for figure in asked.figures:
         try:
             files += draw(figure, pool, pool.path / FIGURES, seeds)
+        except MissingRuns:
+            unready.append(figure.name)
         except (UserError, RunError) as trouble:
             undrawn[figure.name] = str(trouble)
     judged = judge_all(pool, seeds) if asked.findings else []
     files += write_findings(judged, pool.path) if judged else []
     of_those = tuple(one for one in judged if one.finding in asked.findings)
     missing = {need: pool.look(*need, readout).why for need, readout in pool.missing(asked.trained).items()}
-    return Reproduced(filled, of_those, tuple(files), missing, undrawn)
+    return Reproduced(filled, of_those, tuple(files), missing, undrawn, tuple(unready))

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from goodness.errors import UserError
 from goodness.paper import measured as of
-from goodness.paper.figures.depth import L4, L8
+from goodness.paper.figures.depth import L4, L8, POINTS
 from goodness.paper.figures.sheet import IN_TRAINING, INK, Sheet, colour_of, dash_of, name_of, paper_figure
 from goodness.paper.findings import VARIANTS
 from goodness.paper.numbers import Cell, of_preset, table
@@ -61,9 +60,7 @@ def _printed(preset: str, label: str, metric: str) -> float | None:
 def _ablation(sheet: Sheet, label: str, title: str) -> None:
     """A bar a row: accuracy minus cp-fair's, paired over seeds, worst at the bottom; the paper's beside."""
     if "cp-fair" not in sheet.runs:
-        raise UserError(
-            f"figure '{sheet.label}' compares with cp-fair, which has no finished run: goodness train cp-fair"
-        )
+        raise sheet.lacks("compares with cp-fair, which has no finished run")
     rows: list[tuple[str, Interval]] = []
     for name in sheet.presets:
         apart = of.differences(sheet.runs, name, "cp-fair", _score)
@@ -71,10 +68,8 @@ def _ablation(sheet: Sheet, label: str, title: str) -> None:
             rows.append((name, mean_interval(list(apart.values()))))
     if not rows:
         others = [name for name in sheet.wanted if name != "cp-fair"]
-        raise UserError(
-            f"figure '{sheet.label}' compares runs with cp-fair's of the same seed, and there is none; train "
-            f"one: goodness train {others[0]} --seed {min(sheet.runs['cp-fair'])}"
-        )
+        seeds = ", ".join(map(str, sheet.runs["cp-fair"]))
+        raise sheet.lacks(f"compares {', '.join(others)} with cp-fair's runs, and has none of theirs with seed {seeds}")
     rows.sort(key=lambda one: -one[1].estimate)
     axes = sheet.panels(title, size=(8.4, 1.9 + 0.42 * len(rows)))[0]
     base = _printed("cp-fair", label, "accuracy_tta")
@@ -150,13 +145,14 @@ def accuracy_vs_ratio(sheet: Sheet) -> None:
         x, y = mean_and_std(list(ratios.values())), mean_and_std(list(accuracies.values()))
         points.append((x.mean, y.mean))
         marker, colour = "s" if name.startswith("l8-") else "o", colour_of(name)
-        axes.plot(x.mean, y.mean, marker, color=colour, label=name_of(name), markersize=7)
+        axes.plot(x.mean, y.mean, marker, color=colour, label=sheet.label_of(name), markersize=7)
         axes.errorbar(x.mean, y.mean, xerr=x.std, yerr=y.std, color=colour, capsize=2, linewidth=1.2)
         ratio = [one.value for one in of_preset(name, "goodness_ratio") if one.value is not None]
         accuracy = [one.value for one in of_preset(name, "s2_accuracy_tta") if one.value is not None]
         if ratio and accuracy:
             sheet.paper(axes, ratio[:1], accuracy[:1], colour)
     sheet.need(points, "positive goodness in the first and last block")
+    sheet.close_up(axes, [y for _, y in points], POINTS)
     found = _correlation(points) if len(points) >= FEWEST else None
     printed = next(one.value for one in table("in_text") if one.column.startswith("r of goodness ratio"))
     if found is not None:
@@ -174,7 +170,7 @@ def accuracy_vs_ratio(sheet: Sheet) -> None:
 
 @paper_figure(
     "magnitude_vs_sep",
-    "Goodness and separation of the last block against accuracy, over the thirteen variants.",
+    "Goodness and separation, of all blocks together, against accuracy, over the thirteen variants.",
     VARIANTS,
 )
 def magnitude_vs_sep(sheet: Sheet) -> None:
@@ -186,15 +182,16 @@ def magnitude_vs_sep(sheet: Sheet) -> None:
 
     known = [name for name in sheet.presets if of.mean_of(sheet.runs, name, magnitude) is not None]
     sheet.need(len(known) >= FEWEST_VARIANTS, f"goodness by block of {FEWEST_VARIANTS} variants or more")
+    _, short = of.long_enough(sheet.runs, known)
     left, right = sheet.panels("What goes along with accuracy: large goodness, or separation?", columns=2, share_y=True)
     for axes, measure, column in ((left, magnitude, "r of g+ L3"), (right, separation, "r of sep_nl L3")):
         points: list[tuple[float, float]] = []
         for name in sheet.presets:
             x, y = of.mean_of(sheet.runs, name, measure), of.mean_of(sheet.runs, name, of.accuracy)
             if x is not None and y is not None:
-                points.append((x, y))
-                marker = "o" if dash_of(name) == "-" else "^"
-                axes.plot(x, y, marker, color=colour_of(name), label=name, markersize=7)
+                points += [(x, y)] if name not in short else []
+                marker, fill = "o" if dash_of(name) == "-" else "^", "none" if name in short else "full"
+                axes.plot(x, y, marker, color=colour_of(name), label=name, markersize=7, fillstyle=fill)
         found = _correlation(points) if len(points) >= FEWEST else None
         printed = next(one.value for one in table("in_text") if one.column.startswith(column))
         ours = _in_words(found) if found is not None else "too few variants for a correlation"
@@ -203,6 +200,9 @@ def magnitude_vs_sep(sheet: Sheet) -> None:
     right.set_xlabel("share of images whose right label leads\na mined wrong one, all blocks")
     left.set_ylabel("test accuracy (%)")
     sheet.notes += [IN_TRAINING, "A point is a variant."]
+    if short:
+        sheet.notes.append("Hollow: they learned for less than half as many epochs as most, and do not count in r.")
+    sheet.notes.append("The findings' r counts the variants with dense blocks too.")
     sheet.legend(left)
 
 
@@ -244,15 +244,12 @@ def dissociation_summary(sheet: Sheet) -> None:
     left.set_ylabel("right label's goodness minus that of a\nmined wrong one, deepest block alone")
     left.axhline(0, color="black", linewidth=0.8)
     right.set_ylabel(f"test accuracy (%), Stage 1{', flip TTA' if with_tta else ''}")
-    room_for_accuracies(right, [value for found in scores.values() for value in found.values()] + _paper_scores(names))
+    ours = [value for found in scores.values() for value in found.values()]
+    sheet.close_up(right, ours, POINTS)
+    room_for_accuracies(right, [*ours, *(value for one in sheet.papers if one.axes is right for value in one.ys)])
     views = "Accuracies are with flip TTA." if with_tta else "Our accuracies are without TTA, the paper's with it."
     sheet.notes += [IN_TRAINING, f"Black: standard deviation over seeds. {views}"]
     sheet.legend(left)
-
-
-def _paper_scores(names: Sequence[str]) -> list[float]:
-    found = [_printed(name, "dissociation", "accuracy_tta") for name in names]
-    return [value for value in found if value is not None]
 
 
 @paper_figure(
@@ -260,6 +257,7 @@ def _paper_scores(names: Sequence[str]) -> list[float]:
     "Tiny ImageNet: both stages, with and without TTA, seed by seed.",
     ("tiny-gamma0",),
     readout=True,
+    seeds=3,
 )
 def tinyimagenet_perseed(sheet: Sheet) -> None:
     axes = sheet.panels(f"{sheet.data_of('tiny-gamma0')}: how far apart are the seeds?", size=(7.8, 4.4))[0]

@@ -31,8 +31,8 @@ L4 = ("d128-gamma0", *(f"d128-{end}" for end in RULES))
 L8 = ("l8-gamma0", *(f"l8-{end}" for end in RULES))
 FOUR_RULES = ("gamma0", "gated-t1-k0", "cumulative", "lcff")
 GATES = tuple(end for end in RULES if end.startswith("gated"))
-PALE = {"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1}
-"""Behind words that a line crosses."""
+POINTS = 5
+"""Accuracies farther apart than this, and than ours are among themselves, are not drawn beside each other."""
 SEPARATION = "right label's goodness minus that of\na mined wrong one, this block alone"
 
 
@@ -162,20 +162,11 @@ def _spectrum(sheet: Sheet) -> None:
         printed = [one.value for one in of_preset(name, "goodness_ratio") if one.value is not None]
         sheet.paper(left, [kappa + 0.15] * len(printed[:1]), printed[:1], colour_of(name))
     left.axhline(1, color="black", linewidth=0.8, alpha=0.5)
-    left.text(
-        0.02,
-        1,
-        "above: works, below: rides",
-        transform=left.get_yaxis_transform(),
-        va="bottom",
-        fontsize=8.5,
-        bbox=PALE,
-    )
     left.set_xticks([0, 2, 4, 6], ["0", "2", "4", "constant\nγ = 0.7"])
     left.set_xlim(-0.5, 6.6)
     left.set_ylim(0, None)
     left.set_xlabel("κ: the higher, the more history enters")
-    left.set_ylabel(f"goodness of block {last}\n÷ goodness of block 0")
+    left.set_ylabel(f"goodness of block {last} ÷ that of block 0\n(above one: works, below: rides)", fontsize=9)
     sheet.by_block(right, sheet.presets, of.separation, metric="sep_cur_mined")
     sheet.notes.append(IN_TRAINING)
     block_axis(right)
@@ -242,6 +233,10 @@ def _truncated(sheet: Sheet, axes: Axes, *, names: bool = False) -> dict[str, li
     sheet.need(drawn, "accuracy by depth")
     axes.set_xlabel("blocks used, from the first")
     axes.set_ylabel("test accuracy (%)")
+    ours = [value for means in drawn.values() for value in means]
+    sheet.close_up(axes, ours, POINTS)
+    if not sheet.has_paper:
+        room_for_accuracies(axes, ours)
     return drawn
 
 

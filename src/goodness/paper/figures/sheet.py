@@ -6,9 +6,9 @@ import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from goodness.errors import UserError
+from goodness.errors import MissingRuns, UserError
 from goodness.paper import measured as of
 from goodness.paper.measured import Runs
 from goodness.paper.numbers import of_preset
@@ -18,6 +18,7 @@ from goodness.report.inline_svg import MARKERS, PAPER, in_house_style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.lines import Line2D
 
     from goodness.runs import Run
 
@@ -77,6 +78,8 @@ class PaperFigure:
     """Whether it shows gradients, which the check of the theorems has, of one seed."""
     readout: bool = False
     """Whether it shows Stage 2."""
+    seeds: int = 1
+    """How many it is about."""
 
 
 figures: dict[str, PaperFigure] = {}
@@ -84,7 +87,7 @@ figures: dict[str, PaperFigure] = {}
 
 
 def paper_figure(
-    label: str, about: str, presets: Sequence[str], *, theory: bool = False, readout: bool = False
+    label: str, about: str, presets: Sequence[str], *, theory: bool = False, readout: bool = False, seeds: int = 1
 ) -> Callable[[Callable[[Sheet], None]], None]:
     """Decorator: the function draws on a sheet that has the finished runs of these presets."""
 
@@ -102,10 +105,19 @@ def paper_figure(
                 raise UserError(f"a figure needs {trouble.name}: pip install 'goodness[plots]'") from None
 
         figures[label] = PaperFigure(
-            about=about, presets=tuple(presets), draw=draw_if_possible, theory=theory, readout=readout
+            about=about, presets=tuple(presets), draw=draw_if_possible, theory=theory, readout=readout, seeds=seeds
         )
 
     return register
+
+
+class _Marks(NamedTuple):
+    """Numbers of the paper as they were drawn."""
+
+    axes: Axes
+    drawn: Line2D
+    xs: tuple[float, ...]
+    ys: tuple[float, ...]
 
 
 class Sheet:
@@ -123,13 +135,11 @@ class Sheet:
         missing = [name for name in presets if name not in self.runs and STAND_INS.get(name) not in self.runs]
         self.missing = list(missing)
         self.notes: list[str] = []
-        self.has_paper = self.is_of_one_seed = False
+        self.is_of_one_seed = False
+        self.papers: list[_Marks] = []
         self.figure: Any = None
         if not self.runs:
-            raise UserError(
-                f"figure '{label}' has no finished run to draw; train those of its presets "
-                f"({', '.join(presets)}): goodness reproduce fig:{label}, with the --scale and --out of these runs"
-            )
+            raise self.lacks(f"has no finished run to draw; its presets are {', '.join(presets)}")
 
     @property
     def presets(self) -> list[str]:
@@ -149,9 +159,15 @@ class Sheet:
     def need(self, found: Any, what: str) -> None:
         """Refuse where the runs at hand lack what the figure shows."""
         if not found:
-            others = f"({', '.join(self.missing)}): goodness reproduce fig:{self.label}"
-            advice = f"; train its other presets {others}, with the --scale and --out of these" if self.missing else ""
-            raise UserError(f"figure '{self.label}': {', '.join(self.presets)} have no {what}{advice}")
+            have = f"{', '.join(self.presets)} have no {what}"
+            if self.missing:
+                raise self.lacks(f"draws nothing, as {have}; its other presets are {', '.join(self.missing)}")
+            raise UserError(f"figure '{self.label}': {have}")
+
+    def lacks(self, what: str) -> MissingRuns:
+        """For want of runs it cannot be drawn; what trains them."""
+        how = f"goodness reproduce fig:{self.label}, with the --scale and --out of these runs, trains them"
+        return MissingRuns(f"figure '{self.label}' {what}; {how}")
 
     def panels(
         self,
@@ -195,8 +211,29 @@ class Sheet:
     def paper(self, axes: Axes, xs: Sequence[float], ys: Sequence[float], colour: str = INK) -> None:
         """The paper's numbers: small hollow diamonds."""
         if xs:
-            axes.plot(xs, ys, "D", mfc=PAPER, mec=colour, mew=1.3, markersize=5, linestyle="", zorder=6)
-            self.has_paper = True
+            (marks,) = axes.plot(xs, ys, "D", mfc=PAPER, mec=colour, mew=1.3, markersize=5, linestyle="", zorder=6)
+            self.papers.append(_Marks(axes, marks, tuple(xs), tuple(ys)))
+
+    @property
+    def has_paper(self) -> bool:
+        return bool(self.papers)
+
+    def close_up(self, axes: Axes, ours: Sequence[float], room: float, *, along: str = "y") -> None:
+        """Leave out the paper's numbers where one lies so far from ours that these could not be told apart: beyond
+        their range by more than it, or by more than `room`. The small print has them."""
+        here = [one for one in self.papers if one.axes is axes]
+        theirs = [value for one in here for value in (one.ys if along == "y" else one.xs)]
+        low, high = min(ours), max(ours)
+        reach = max(high - low, room)
+        if all(low - reach <= value <= high + reach for value in theirs):
+            return
+        for one in here:
+            one.drawn.remove()
+            self.papers.remove(one)
+        axes.relim()
+        axes.autoscale_view()
+        some = f"{min(theirs):g} to {max(theirs):g}" if len(theirs) > 1 else f"{theirs[0]:g}"
+        self.notes.append(f"The paper's numbers lie too far off to be drawn beside these: {some}.")
 
     def by_block(
         self,
@@ -221,7 +258,7 @@ class Sheet:
             drawn[name] = means
             colour, x = colour_of(name), [first + d for d in range(len(means))]
             style: dict[str, Any] = {"color": colour, "marker": list(MARKERS)[place % len(MARKERS)], "zorder": 4}
-            axes.plot(x, means, dash_of(name), label=name if names else name_of(name), **style)
+            axes.plot(x, means, dash_of(name), label=self.label_of(name, names), **style)
             same = [one for one in each if len(one) == len(means)]
             if len(same) > 1:
                 shade(axes, x, list(zip(*same)), colour)
@@ -230,6 +267,13 @@ class Sheet:
                 self.paper(axes, [first + d + 0.09 for d in printed], list(printed.values()), colour)
         whole_numbers(axes.xaxis)
         return drawn
+
+    def label_of(self, preset: str, as_preset: bool = False) -> str:
+        """The rule in words, or the preset's own name; and over how many seeds, where not all have as many."""
+        counts = {len(by_seed) for by_seed in self.runs.values()}
+        n = len(self.runs[preset])
+        count = f" ({n} seed{'s' if n > 1 else ''})" if len(counts) > 1 else ""
+        return f"{preset if as_preset else name_of(preset)}{count}"
 
     def done(self) -> Figure:
         """The figure with its small print: seeds, notes, and what is missing."""

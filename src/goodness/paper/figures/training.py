@@ -155,7 +155,7 @@ def moe_routing(sheet: Sheet) -> None:
 )
 def convergence_speed(sheet: Sheet) -> None:
     axes = sheet.panels("How long until most of the accuracy is there?", size=(7.8, 3.8))[0]
-    drawn = False
+    drawn: list[float] = []
     for place, name in enumerate(sheet.presets):
         for offset, share, colour in ((-0.17, 95, "#9cc7e3"), (0.17, 99, WORKS)):
             found = [convergence(of.lines(run), share / 100) for run in sheet.runs[name].values()]
@@ -165,10 +165,11 @@ def convergence_speed(sheet: Sheet) -> None:
             y = place + offset
             axes.barh(y, sum(epochs) / len(epochs), height=0.3, color=colour, label=f"{share} % of the best")
             axes.plot(epochs, [y] * len(epochs), "|", color="black", markersize=8)
-            drawn = True
+            drawn += epochs
             printed = [c.value for c in of_preset(name, "epochs") if c.column.startswith(f"epochs to {share}")]
             sheet.paper(axes, [value for value in printed if value], [y for value in printed if value])
     sheet.need(drawn, "validation accuracy over the epochs")
+    sheet.close_up(axes, [0, *drawn], 0, along="x")
     axes.set_yticks(range(len(sheet.presets)), [name_of(name) for name in sheet.presets])
     axes.set_ylim(len(sheet.presets) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
@@ -210,7 +211,9 @@ def training_stability(sheet: Sheet) -> None:
     sheet.legend(losses)
 
 
-@paper_figure("tinyimagenet_dynamics", "Tiny ImageNet: accuracy so far over training, seed by seed.", ("tiny-gamma0",))
+@paper_figure(
+    "tinyimagenet_dynamics", "Tiny ImageNet: accuracy so far over training, seed by seed.", ("tiny-gamma0",), seeds=3
+)
 def tinyimagenet_dynamics(sheet: Sheet) -> None:
     axes = sheet.panels(f"{sheet.data_of('tiny-gamma0')}: do seeds take the same way?")[0]
     curves: list[dict[int, float]] = []
