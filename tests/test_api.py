@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -223,6 +224,8 @@ def test_an_unknown_device_is_refused_before_any_work(tmp_path: Path) -> None:
 def test_a_run_is_loaded_by_its_folder(run: goodness.Run, tmp_path: Path) -> None:
     loaded = goodness.load(str(run.path))
     assert (loaded.config, loaded.result, loaded.metrics) == (run.config, run.result, run.metrics)
+    shutil.copytree(run.path, tmp_path / "cell" / "run")
+    assert goodness.load(tmp_path / "cell").path == tmp_path / "cell" / "run", "as sweeps lay it"
     with pytest.raises(UserError, match="there is no run folder"):
         goodness.load(tmp_path / "nothing")
     with pytest.raises(UserError, match=r"is not a run folder: it has no config\.json"):

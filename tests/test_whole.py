@@ -47,6 +47,11 @@ def test_epochs_of_another_run_are_found_out(runs: tuple[Run, Run], copy: Run) -
     lines = [json.loads(line) for line in (copy.path / "metrics.jsonl").read_text().splitlines()]
     lines[-1]["val"]["accuracy"] += 0.05
     (copy.path / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(
+        RunError, match=r"metrics\.jsonl is damaged, or of another training than its result\.json; .*rm -r"
+    ):
+        refuse_mixed_files(copy)
+    write_json(copy.path / "result.json", {key: value for key, value in copy.result.items() if key != "epochs_sha256"})
     with pytest.raises(RunError, match=r"metrics\.jsonl and of .* in result\.json, so they are of two runs; .*rm -r"):
         refuse_mixed_files(copy)
     lines[-1]["val"]["accuracy"] -= 0.05 - 1e-7  # as a publication rounds it
@@ -54,6 +59,19 @@ def test_epochs_of_another_run_are_found_out(runs: tuple[Run, Run], copy: Run) -
     refuse_mixed_files(copy)
     (copy.path / "metrics.jsonl").write_text("")
     refuse_mixed_files(copy)  # whoever needs what is missing says so
+
+
+def test_epochs_are_held_against_the_result_whatever_their_accuracy(runs: tuple[Run, Run], copy: Run) -> None:
+    """One number of the first epoch differs; how long it took is no matter."""
+    place = copy.path / "metrics.jsonl"
+    lines = [json.loads(line) for line in place.read_text().splitlines()]
+    lines[0]["seconds"] += 100
+    place.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    refuse_mixed_files(copy)
+    lines[0]["train"]["blocks"][0]["sep_cur_mined"] += 1e-6
+    place.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    with pytest.raises(RunError, match=r"metrics\.jsonl is damaged, or of another training"):
+        refuse_mixed_files(copy)
 
 
 def test_more_epochs_than_the_result_has_are_found_out(copy: Run) -> None:

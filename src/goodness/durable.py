@@ -248,7 +248,7 @@ def _intact_lines(path: Path, data: bytes) -> list[tuple[bytes, dict[str, Any]]]
             record = json.loads(raw)
             if not isinstance(record, dict):
                 raise ValueError("not a JSON object")
-        except ValueError as trouble:
+        except (ValueError, RecursionError) as trouble:
             if number == len(raw_lines):
                 break
             raise RunError(

@@ -11,7 +11,8 @@ from goodness.durable import is_number, read_json
 from goodness.errors import RunError, UserError
 from goodness.predicted import PREDICTED, accuracy_of_tests, order_of_tests
 from goodness.runs import Run, about_backbone
-from goodness.training.run import RunFolder
+from goodness.sweep.published import exchanged_file, is_published
+from goodness.training.run import EPOCHS_SHA256, RunFolder, epochs_sha256
 
 VERSIONS = ("goodness", "torch", "source", "parts")
 """What software made a run; parts are those of the user's own, where it has some."""
@@ -30,6 +31,10 @@ def refuse_mixed_files(
 ) -> dict[str, float]:
     """The reported accuracies of a finished run, all of which its own files bear out; of a Stage 2 also that it was
     trained on this backbone. An error where files of two runs are mixed, or where one is missing."""
+    if name := exchanged_file(run.path):
+        raise RunError(
+            f"{run.path}: {name} is damaged, or not the file that was published with the others; restore it from a copy"
+        )
     reported = run.result["reported"]
     scores = {name: _confirmed(run, name) for name in views if name in reported}
     _refuse_other_epochs(run)
@@ -69,6 +74,12 @@ def _refuse_other_epochs(run: Run) -> None:
     """The last weights' accuracy on the validation images stands in result.json and in the last line of metrics.jsonl:
     where both have it, it is the same. What lacks one of them is told by whoever needs it."""
     result, lines = run.result, _lines(run)
+    known = result.get(EPOCHS_SHA256)
+    is_whole = len(lines) == result.get("epochs") and not is_published(run.path)  # a publication is sealed
+    if known is not None and is_whole and epochs_sha256(lines) != known:
+        raise RunError(
+            f"{run.path}: its metrics.jsonl is damaged, or of another training than its result.json; {_anew(run)}"
+        )
     rows = [row for row in result["accuracy"] if _is_of_last_epoch(row)]
     last, epochs = lines[-1].get("epoch") if lines else None, result.get("epochs")
     if isinstance(last, int) and isinstance(epochs, int) and last >= epochs:

@@ -14,7 +14,8 @@ import pytest
 from made_up_runs import made_up
 
 from goodness.cli import main
-from goodness.errors import UserError
+from goodness.durable import read_json, write_json
+from goodness.errors import RunError, UserError
 from goodness.paper import extras
 from goodness.paper.findings import findings
 from goodness.paper.judged import judge
@@ -22,6 +23,7 @@ from goodness.paper.measured import in_training, margins, mined_anew, separation
 from goodness.paper.pool import Pool
 from goodness.paper.publish import publish
 from goodness.runs import Run
+from goodness.sweep.work import work
 
 Damage = Callable[[dict[str, Any]], None]
 
@@ -231,6 +233,9 @@ def test_published_predictions_of_another_shape_are_called_damaged_and_made_good
     np.savez(file, **spoiled)
     assert main(["paper", "--scale", "tiny", "--out", str(out), "--json"]) == 0
     capsys.readouterr()
+    assert "predicted.npz is damaged, or not the file that was" in Pool.at("tiny", out).look("gamma0", 42).why
+    unsealed = {name: one for name, one in read_json(file.with_name("published.json")).items() if name != "files"}
+    write_json(file.with_name("published.json"), unsealed)  # as older publications have it
     assert "is of no use" in Pool.at("tiny", out).look("gamma0", 42).why
     publish([trained.path], out, figures=False)
     assert file.read_bytes() == before
@@ -270,3 +275,31 @@ def test_nothing_is_written_into_a_publication_by_reproduce(
     assert main(asked) == 2
     assert "is a publication, which stays as it is" in capsys.readouterr().err
     assert {file: file.read_bytes() for file in out.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.parametrize("stage", ["run", "run/readout"])
+def test_a_torn_result_is_written_again_from_the_checkpoint(stage: str, trained: Pool, tmp_path: Path) -> None:
+    folder = trained.cell("gamma0", 42).folder_name
+    shutil.copytree(trained.path / folder, tmp_path / folder)
+    place = tmp_path / folder / stage / "result.json"
+    before = read_json(place)
+    place.write_text(place.read_text()[:40])
+    work(tmp_path / folder, device="cpu")
+    assert {**read_json(place), "seconds": before["seconds"]} == before
+    assert not list((tmp_path / folder).glob("failed*"))
+
+
+def test_a_torn_result_without_a_checkpoint_says_so(trained: Pool, tmp_path: Path) -> None:
+    folder = trained.cell("gamma0", 42).folder_name
+    shutil.copytree(trained.path / folder, tmp_path / folder)
+    (tmp_path / folder / "run" / "result.json").write_text("")
+    shutil.rmtree(tmp_path / folder / "run" / "checkpoints")
+    with pytest.raises(RunError, match=r"result\.json is not what a run writes"):
+        work(tmp_path / folder, device="cpu")
+
+
+def test_epochs_that_are_nested_without_end_are_damage(trained: Pool, tmp_path: Path) -> None:
+    shutil.copytree(trained.path, tmp_path / "pool")
+    place = tmp_path / "pool" / trained.cell("lcff", 42).folder_name / "run" / "metrics.jsonl"
+    place.write_text('{"a":' * 3000 + "\n" + place.read_text())
+    assert main(["paper", "--scale", "tiny", "--out", str(tmp_path / "pool"), "--json"]) == 0

@@ -376,7 +376,9 @@ def test_two_seeds_of_the_separation_decide_nothing_though_three_have_an_accurac
     pool.add("cifar100-cumulative", healthy([67.9, 68.1, 67.9], 1.0))
     assert verdict("dissociation", add_other_families(pool).runs).outcome == "holds"
     without_separation(pool, "cifar100-gamma0")
-    assert verdict("dissociation", pool.runs).outcome == "cannot be told yet"
+    found = verdict("dissociation", pool.runs)
+    assert found.outcome == "cannot be told yet"
+    assert "(cifar100-gamma0: no separation on record in seed 123)" in found.sentence
 
 
 def test_a_family_whose_extremes_share_two_seeds_refutes_nothing(pool: Pool) -> None:
@@ -716,6 +718,17 @@ def test_variants_that_learned_for_less_than_half_as_long_do_not_decide_a_correl
         pool.add(name, {"accuracy": 50.0, "rate": 0.5, "changes": {"epochs": 200}}, seeds=1)
     found = verdict("separation-predicts-accuracy", pool.runs)
     assert (found.outcome, found.n, found.beside) == ("holds", 8, ())
+
+
+def test_a_correlation_takes_both_measures_of_the_same_seeds(pool: Pool) -> None:
+    for place, name in enumerate(VARIANTS[:6]):
+        pool.add(name, {"accuracy": 80.0 + place, "rate": 0.9 + 0.01 * place})
+    before = verdict("separation-predicts-accuracy", pool.runs)
+    pool.add(
+        VARIANTS[0], [{"accuracy": 80.0, "rate": 0.9}, {"accuracy": 20.0, "rate": 0.5}, {"accuracy": 80.0, "rate": 0.9}]
+    )
+    without_separation(pool, VARIANTS[0])
+    assert verdict("separation-predicts-accuracy", pool.runs).estimate == pytest.approx(before.estimate)
 
 
 def test_three_variants_have_no_interval_of_r(pool: Pool) -> None:

@@ -173,6 +173,13 @@ def test_other_data_is_refused_between_rows_and_left_out_of_findings(copied: Poo
     assert "lcff, seed 42 (other data or another split than gamma0, seed 42)" in left_out
 
 
+@pytest.mark.parametrize("end", ["9" * 20, "042", "-1", "1a", "٣"])
+def test_a_folder_that_is_named_like_a_run_of_no_seed_is_left_alone(end: str, copied: Pool) -> None:
+    (copied.path / f"{copied.cell('gamma0', 0).folder_name.removesuffix('0')}{end}").mkdir()
+    assert again(copied).seeds("gamma0") == copied.seeds("gamma0")
+    assert fill(paper_table("gamma0_multiseed"), again(copied)).ours[MEAN].score is not None
+
+
 def test_what_was_scored_is_read_once_however_many_tables_ask(copied: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[Path] = []
     whole = RunFolder.read_predictions

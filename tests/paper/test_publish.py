@@ -25,7 +25,7 @@ from goodness.errors import RunError, UserError
 from goodness.paper import extras, reduced
 from goodness.paper.filled import fill
 from goodness.paper.pool import Pool
-from goodness.paper.publish import publish
+from goodness.paper.publish import publish, seal
 from goodness.paper.readers import READERS
 from goodness.paper.suites import paper_table, paper_tables
 from goodness.paper.writing import as_dict, records
@@ -33,6 +33,7 @@ from goodness.predicted import Predicted, packed, read_predicted
 from goodness.report.run_data import run_data
 from goodness.runs import Run
 from goodness.sweep.collect import TEST_ORDER
+from goodness.sweep.published import is_published
 from goodness.sweep.theory import THEORY
 from goodness.training.run import RunFolder
 
@@ -54,7 +55,10 @@ def place(pool: Pool, preset: str, seed: int) -> Path:
 
 
 def spoil(path: Path, **changes: Any) -> None:
+    """Change a file; one of a publication as if it had been published so."""
     write_json(path, {**read_json(path), **changes})
+    if is_published(path.parent):
+        seal(path.parent)
 
 
 def as_near(value: Any) -> Any:
@@ -898,6 +902,16 @@ def test_a_damaged_run_is_left_out_with_the_reason(copied: Pool, name: str, cont
     assert ("gamma0", 123) in made.runs
 
 
+@pytest.mark.parametrize("name", ["health.json", "metrics.jsonl", "result.json", "environment.json"])
+def test_a_file_of_another_published_run_is_found_out(name: str, published: Pool, tmp_path: Path) -> None:
+    """Also where nothing in it contradicts the others."""
+    shutil.copytree(published.path, tmp_path / "copy")
+    copy = Pool.at("tiny", tmp_path / "copy")
+    shutil.copy(place(copy, "lcff", 42) / name, place(copy, "gamma0", 42))
+    assert f"{name} is damaged, or not the file that was published with the others" in copy.look("gamma0", 42).why
+    assert copy.run("lcff", 42) is not None
+
+
 def test_damage_of_a_publication_is_not_copied(published: Pool, tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(published.path, source)
@@ -907,7 +921,10 @@ def test_damage_of_a_publication_is_not_copied(published: Pool, tmp_path: Path) 
     second.write_text("")
     made = publish([source], tmp_path / "again", figures=False)
     assert "health.json" in made.left_out[folder]
-    assert "0 of 1 epochs" in made.left_out[f"{published.cell('gamma0', 123).folder_name}, Stage 2"]
+    assert (
+        "metrics.jsonl is damaged, or not the file that was published"
+        in made.left_out[f"{published.cell('gamma0', 123).folder_name}, Stage 2"]
+    )
     assert not (tmp_path / "again" / folder).exists()
     again = Pool.at("tiny", tmp_path / "again")
     assert again.run("gamma0", 123) is not None

@@ -6,7 +6,9 @@ from pathlib import Path
 
 from goodness.durable import read_json, write_json
 from goodness.paper.pool import Needs, Pool
+from goodness.paper.publish import seal
 from goodness.sweep.engine import How
+from goodness.sweep.published import is_published
 from goodness.sweep.run import fill
 from in_this_process import InThisProcess
 
@@ -21,3 +23,5 @@ def make_another_training(run: Path, weights: str) -> None:
     for name in ("result.json", "health.json", "theory.json"):
         if (run / name).is_file() and "weights_sha256" in (found := read_json(run / name)):
             write_json(run / name, {**found, "weights_sha256": weights})
+    if is_published(run):
+        seal(run)

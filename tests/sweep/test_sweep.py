@@ -11,6 +11,7 @@ import pytest
 from fake_cells import BLOBS, FakeEngine, begin, cells, finish
 
 import goodness
+from goodness.cli import main
 from goodness.errors import DataError, RunError, UserError
 from goodness.sweep import engine, run
 from goodness.sweep.cell import Cell, CellFolder
@@ -96,6 +97,18 @@ def test_a_failure_is_tried_once_more(tmp_path: Path) -> None:
     assert any(snapshot.retried == frozenset(names(2)) for snapshot in shown)
     assert all(place.standing.state == "done" for place in shown[-1].places)
     assert not (tmp_path / names(2)[0] / "failed.json").exists()
+
+
+def test_what_is_finished_and_refused_is_told_from_what_can_be_tried_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sweep(tmp_path, FakeEngine())
+    monkeypatch.setattr(run, "LocalEngine", lambda how, threads: FakeEngine())
+    (tmp_path / names(2)[0] / "run" / "predictions_test.npz").unlink()
+    assert main(["sweep", "--resume", str(tmp_path)]) == 1
+    told = " ".join(capsys.readouterr().err.split())
+    assert "cells that are missing: 1 (see " in told
+    assert told.endswith(", but for 1 that lie there finished and are refused")
 
 
 def test_a_failure_that_repeats_is_reported_and_costs_no_other_cell(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from goodness.cli.training import RunOptions, show_run
 from goodness.errors import UserError
 from goodness.report.sweep_progress import SweepProgress
 from goodness.report.sweep_tables import results_table
+from goodness.sweep.collect import REFUSED
 from goodness.sweep.plan import Plan
 from goodness.sweep.published import refuse_published
 from goodness.sweep.run import resume_sweep, sweep
@@ -115,8 +116,10 @@ def sweep_command(arguments: list[str]) -> int:
     if results.missing:
         again = f"goodness sweep --resume {shlex.quote(str(results.folder))}"
         logs = ", ".join(str(results.folder / cell.folder / "log.txt") for _, cell in results.missing[:3])
+        finished = sum(cell.state == REFUSED for _, cell in results.missing)
+        stuck = f", but for {finished} that lie there finished and are refused" if finished else ""
         err.print(
-            f"{len(results.missing)} cells are missing (see {logs}); try them again with: {again}",
+            f"cells that are missing: {len(results.missing)} (see {logs}); try them again with: {again}{stuck}",
             markup=False,
             soft_wrap=True,
         )

@@ -31,6 +31,7 @@ from goodness.paper.verdicts import (
     too_few,
     written,
 )
+from goodness.report.words import listed
 from goodness.stats import Interval, equivalence, mean_interval
 
 
@@ -105,6 +106,8 @@ class _Compared:
     """Rules of one seed, which are no extremes."""
     absent: tuple[str, ...]
     """Rules that were not run."""
+    silent: Mapping[str, list[int]]
+    """Rules with seeds whose accuracy is known, and not what their blocks separate."""
 
     @property
     def extremes(self) -> list[float]:
@@ -167,6 +170,11 @@ def _compare(runs: Runs, family: Family, strict: float) -> _Compared | None:
         on_images=_on_images(runs, most, least),
         thin=tuple(preset for preset in known if preset not in told_by),
         absent=tuple(preset for preset in family.presets if preset not in known),
+        silent={
+            preset: lacking
+            for preset in family.presets
+            if (lacking := sorted(of.over_seeds(runs, preset, of.accuracy).keys() - there[preset].keys()))
+        },
     )
     return found if found.extremes else None
 
@@ -189,6 +197,10 @@ def _judge(one: _Compared, tested: int) -> Verdict:
         asides.append(f"{', '.join(one.thin)}: one seed, not among these extremes")
     if one.absent:
         asides.append(f"not run: {', '.join(one.absent)}")
+    asides += [
+        f"{preset}: no separation on record in seed {listed(list(map(str, seeds)))}"
+        for preset, seeds in one.silent.items()
+    ]
     if one.strangers:
         asides.append(f"fewer than {LEAST} common seeds: {', '.join(map(' and '.join, one.strangers))}")
     aside = f" ({'; '.join(asides)})" if asides else ""

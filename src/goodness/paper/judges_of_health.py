@@ -126,13 +126,13 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
 
 
 def related(runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float | None]) -> Interval | None:
-    """Pearson's r with accuracy over presets, each the mean of its seeds; None where there are too few."""
-    points = [
-        (x, y)
-        for preset in presets
-        if (x := of.mean_of(runs, preset, of_run)) is not None
-        and (y := of.mean_of(runs, preset, of.accuracy)) is not None
-    ]
+    """Pearson's r with accuracy over presets, each the mean of the seeds that have both; None where there are too
+    few."""
+    points = []
+    for preset in presets:
+        xs, ys = of.over_seeds(runs, preset, of_run), of.over_seeds(runs, preset, of.accuracy)
+        if both := xs.keys() & ys.keys():
+            points.append(tuple(sum(one[seed] for seed in both) / len(both) for one in (xs, ys)))
     try:
         return correlation([x for x, _ in points], [y for _, y in points]) if len(points) > 2 else None
     except ValueError:

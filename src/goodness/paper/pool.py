@@ -8,6 +8,7 @@ order (`goodness.sweep.collect`).
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -28,6 +29,10 @@ Need = tuple[str, int]
 """A run: preset and seed."""
 Needs = Mapping[Need, bool]
 """Runs, and of each whether Stage 2 is needed too."""
+
+
+SEED = re.compile("0|[1-9][0-9]{0,17}")
+"""At the end of a folder's name."""
 
 
 def default_pool(scale: str) -> Path:
@@ -136,7 +141,8 @@ class Pool:
         if not self.path.is_dir():
             return []
         names = (child.name for child in self.path.iterdir() if child.name.startswith(wanted))
-        return sorted(int(name[len(wanted) :]) for name in names if name[len(wanted) :].isdecimal())
+        seeds = (name[len(wanted) :] for name in names)
+        return sorted(int(seed) for seed in seeds if SEED.fullmatch(seed))
 
     def missing(self, needs: Needs) -> dict[Need, bool]:
         """What is not there of what is needed."""

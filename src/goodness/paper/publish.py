@@ -28,7 +28,7 @@ from goodness.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.runs import Run, about_backbone, environment_of
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import are_versions
-from goodness.sweep.published import PUBLISHED, about_publication, is_published
+from goodness.sweep.published import PUBLISHED, SEALED, about_publication, is_published
 from goodness.sweep.theory import THEORY, examples_kept, has_theory, is_kept, kept_theory
 from goodness.training.run import RunFolder
 from goodness.training.signals import as_interrupts
@@ -349,8 +349,10 @@ def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
     _publish_run(first, place.run.path)
     if checked is not None:
         _write(place.run.path / THEORY, reduced.theory(read_json(checked.path / THEORY)), indent=None)
+    seal(place.run.path)
     if readout is not None:
         _publish_run(readout, place.readout.path)
+        seal(place.readout.path)
 
 
 def _clear(place: CellFolder) -> None:
@@ -387,6 +389,13 @@ def _publish_run(run: Run, target: Path) -> None:
     (target / PREDICTED).write_bytes(packed({view: read_predicted(run, view) for view in views}))
     hashes = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in views.values()}
     _write(target / PUBLISHED, {"sha256": hashes, "not_published": dict(NOT_PUBLISHED)})
+
+
+def seal(target: Path) -> None:
+    """Write down which files were published together."""
+    there = [target / name for name in FILES if name != PUBLISHED and (target / name).is_file()]
+    hashes = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in there}
+    _write(target / PUBLISHED, {**about_publication(target), SEALED: hashes})
 
 
 def _write(path: Path, value: Any, indent: int | None = 2) -> None:

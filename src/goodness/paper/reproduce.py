@@ -225,11 +225,11 @@ def _lies_here_lacking(pool: Pool, need: Need, readout: bool, checked: Collectio
 def _what_it_lacks(publication: Pool, need: Need, readout: bool, checked: Collection[Need]) -> str:
     """Why a run that lies in a publication is not enough; empty where it is."""
     folder = publication.path / publication.cell(*need).folder_name
+    if not (folder / "cell.json").is_file() or not is_published(folder / "run"):
+        return "it is no published run: files are missing"
     seen = publication.look(*need, readout)
     if seen.run is None:
         return "it has no Stage 2" if seen.why == NO_STAGE_2 else seen.why
-    if not (folder / "cell.json").is_file() or not is_published(folder / "run"):
-        return "it is no published run: files are missing"
     return "it has no check of the theorems" if need in checked and not has_theory(seen.run) else ""
 
 

@@ -30,6 +30,8 @@ SCORES = {
 """What is averaged, and how tables call it. A backpropagation control's own accuracy stands under s1."""
 DATA, TEST_ORDER = "data", "test images and their order"
 """Names of two of the facts that must be the same: hashes of all data and its split, and of what was scored."""
+REFUSED = "refused"
+"""State of a cell that is finished and whose files cannot be used."""
 HASH = re.compile(r"\b[0-9a-f]{64}\b")
 """Of which a reader sees the first letters."""
 
@@ -162,9 +164,9 @@ def _result(cell: Cell, folder: Path) -> CellResult:
     try:
         return _finished(cell, place, where)
     except (UserError, RunError) as trouble:
-        return CellResult(**where, state="failed", trouble=str(trouble))
+        return CellResult(**where, state=REFUSED, trouble=str(trouble))
     except (KeyError, TypeError, ValueError, AttributeError) as trouble:
-        return CellResult(**where, state="failed", trouble=f"its files are not what a run writes ({trouble!r})")
+        return CellResult(**where, state=REFUSED, trouble=f"its files are not what a run writes ({trouble!r})")
 
 
 def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResult:
@@ -184,7 +186,7 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
             facts[name] = " then ".join(dict.fromkeys([*_parts(facts.get(name)), *seen]))
         parts = [life.get("parts") for life in lives if life.get("parts") is not None]
         facts["parts"] = " then ".join(dict.fromkeys([*_parts(facts.get("parts")), *map(str, parts)])) or None
-        facts[DATA] = environment["data"].get("sha256")
+        facts[DATA] = environment.get("data", {}).get("sha256")
         facts[f"epochs of {stage}"] = result["epochs"]
         facts[TEST_ORDER] = test_order(run)
     run = place.readout if runs else place.run

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from goodness.errors import UserError
 PUBLISHED = "published.json"
 """In the folder of a published run: hashes of the full predictions, and what was left out. In that of a whole
 publication: its scale, and whether versions may differ."""
+SEALED = "files"
+"""There, of a published run: the SHA-256 of each of its files. Older publications do not have it."""
 
 
 def is_published(path: str | os.PathLike[str]) -> bool:
@@ -39,6 +42,17 @@ def about_publication(path: str | os.PathLike[str]) -> dict[str, Any]:
     if not isinstance(found, dict) or not ("sha256" in found or isinstance(found.get("scale"), str)):
         raise UserError(f"{place} is not what goodness publish writes; restore it from a copy")
     return found
+
+
+def exchanged_file(path: str | os.PathLike[str]) -> str:
+    """The first file of a published run that is not the one that was published with the others; empty where all are,
+    but for those that are gone."""
+    hashes = about_publication(path).get(SEALED)
+    for name, known in hashes.items() if isinstance(hashes, dict) else ():
+        file = Path(path) / name
+        if file.is_file() and hashlib.sha256(file.read_bytes()).hexdigest() != known:
+            return name
+    return ""
 
 
 def refuse_published(path: str | os.PathLike[str]) -> None:

@@ -204,7 +204,7 @@ def _last_records(path: Path) -> Iterator[dict[str, Any]]:
     except OSError:
         return
     for raw in reversed(lines):
-        with contextlib.suppress(ValueError):
+        with contextlib.suppress(ValueError, RecursionError):
             found = json.loads(raw)
             if isinstance(found, dict) and isinstance(found.get("epoch"), int) and is_number(found.get("seconds")):
                 yield found
@@ -224,10 +224,18 @@ def _is_whole(run: Run) -> bool:
     return _result(run)[0] is not None
 
 
+def drop_torn_result(run: Run) -> None:
+    """Remove a result that cannot be read where the checkpoint is there from which it is written again in seconds;
+    refuse to go on where it is not."""
+    _, damage = _result(run)
+    if damage and _can_go_on(run):
+        RunFolder(run.path, None).result_path.unlink()
+    elif damage:
+        raise RunError(damage)
+
+
 def _can_go_on(run: Run) -> bool:
     """Whether there is a checkpoint to go on from, an intact one."""
-    if run.is_finished:  # with a result that cannot be read
-        return False
     with contextlib.suppress(UserError, RunError):
         load_config(run.path)
         return RunFolder.open(run.path, for_writing=False).checkpoints.latest() is not None

@@ -13,6 +13,7 @@ from goodness.config import STAGE_2, Config, differences
 from goodness.errors import UserError
 from goodness.runs import Run
 from goodness.sweep.cell import CellFolder
+from goodness.sweep.state import drop_torn_result
 from goodness.sweep.theory import has_theory, keep_theory
 from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted, Listener
@@ -42,6 +43,9 @@ def work(
     try:
         with StopRequest() as stop:
             run = folder.run
+            for one in (run, run.readout):
+                if one is not None:
+                    drop_torn_result(one)
             if not (run.path / "config.json").is_file():
                 run = api.train(config, out=run.path, device=device, data_dir=data_dir, listen=listen)
             elif not run.is_finished:

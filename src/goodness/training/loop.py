@@ -19,7 +19,7 @@ from goodness.config import Config, from_dict, to_dict
 from goodness.data.augment import augment, compiled_augment, recipes, uniforms_needed
 from goodness.data.images import ImageData, Split, fingerprint
 from goodness.diagnostics.margins import TOP5_CLASSES, top_k_accuracy
-from goodness.durable import append_line, truncate_lines, write_json
+from goodness.durable import append_line, read_lines, truncate_lines, write_json
 from goodness.errors import RunError, UserError
 from goodness.tensor_file import weights_sha256
 from goodness.training.checkpoint import flatten_state, unflatten_state
@@ -29,7 +29,7 @@ from goodness.training.modes import compiles, replays
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import restore_state, state_of
 from goodness.training.replay import Recorder
-from goodness.training.run import RunFolder
+from goodness.training.run import EPOCHS_SHA256, RunFolder, epochs_sha256
 from goodness.training.signals import StopRequest
 
 N = TypeVar("N", bound=nn.Module)
@@ -366,6 +366,7 @@ class Loop:
             "accuracy": [row for found in rows.values() for row in found],
             "health": health,
             "weights_sha256": trained,
+            EPOCHS_SHA256: epochs_sha256(read_lines(self.folder.metrics_path)),
             "parameters": self.parameters(),
             "epochs": self.plan.epochs,
             "steps": self.plan.epochs * self.steps,

@@ -7,12 +7,14 @@ import functools
 import hashlib
 import importlib.metadata
 import io
+import json
 import os
 import platform
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,6 +38,16 @@ _NOT_LEARNING |= {"whole.py"}
 _CHECKPOINTS = "checkpoints"
 _BACKBONE = "backbone.json"
 _DRIVER = Path("/sys/module/nvidia/version")
+
+
+EPOCHS_SHA256 = "epochs_sha256"
+"""In result.json: of what metrics.jsonl said when the run ended."""
+
+
+def epochs_sha256(lines: Sequence[Mapping[str, Any]]) -> str:
+    """A hash of what metrics.jsonl says of every epoch, but for the time it took: the same for equal trainings."""
+    told = [{name: line.get(name) for name in ("epoch", "train", "val")} for line in lines]
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
 
 
 class RunFolder:
