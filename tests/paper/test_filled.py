@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from trained_pools import train
 
+from goodness.data.dataset import OTHER_BYTES
 from goodness.durable import read_json, write_json
 from goodness.paper.filled import Filled, Ours, fill, is_near
 from goodness.paper.numbers import cell
@@ -86,6 +87,14 @@ def test_a_table_says_where_its_data_came_from_and_names_no_folder(copied: Pool)
     write_json(place, {**facts, "data": {"provenance": "/home/her/sets/digits.bin: lengths checked"}})
     (line,) = [one for one in remarks(filled("gamma0_multiseed", copied)) if one.startswith("Runs on ")]
     assert line.endswith("; data: digits.bin: lengths checked.")
+
+
+def test_a_table_says_what_it_means_that_files_are_not_the_published_ones(copied: Pool) -> None:
+    said = "Not the published bytes: files that differ from those of the official archive"
+    assert not any(line.startswith(said) for line in remarks(filled("gamma0_multiseed", copied)))
+    place = copied.path / copied.cell("gamma0", SEED).folder_name / "run" / "environment.json"
+    write_json(place, {**read_json(place), "data": {"provenance": f"bin: lengths checked; {OTHER_BYTES}: train.bin"}})
+    assert any(line.startswith(said) for line in remarks(filled("gamma0_multiseed", copied)))
 
 
 def test_a_share_of_images_is_near_within_a_hundredth_and_a_difference_is_never_counted() -> None:

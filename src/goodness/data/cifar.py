@@ -18,6 +18,7 @@ import numpy as np
 
 from goodness.data import archive
 from goodness.data.dataset import (
+    OTHER_BYTES,
     Dataset,
     Raw,
     as_split,
@@ -148,12 +149,12 @@ class Cifar(Dataset):
         if not unknown:
             return "every file has the published SHA-256"
         _log.warning(
-            "%s: %s not the published bytes (see `goodness data check %s`); results are not comparable",
+            f"%s: %s {OTHER_BYTES} (see `goodness data check %s`); results are not comparable",
             source,
             f"{', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'}",
             self.kind,
         )
-        return f"not the published bytes: {', '.join(unknown)}"
+        return f"{OTHER_BYTES}: {', '.join(unknown)}"
 
     def _split(self, source: Path, members: tuple[Member, ...], contents: dict[str, bytes]) -> Split:
         total = sum(member.records for member in members)

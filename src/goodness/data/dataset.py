@@ -144,6 +144,10 @@ def check_label_range(labels: np.ndarray, classes: int, where: str, what: str = 
         )
 
 
+OTHER_BYTES = "not the published bytes"
+"""Of files whose hash is not that of the official ones: in a run's provenance, and so in tables."""
+
+
 def file_facts(path: Path, published: str | None) -> dict[str, Any]:
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()

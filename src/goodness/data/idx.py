@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from goodness.data.dataset import (
+    OTHER_BYTES,
     Dataset,
     Raw,
     as_split,
@@ -77,12 +78,12 @@ class IdxDataset(Dataset):
         arrays = [self._array(folder, part, unknown) for part in self.parts]
         if unknown:
             _log.warning(
-                "%s: %s not the published bytes (see `goodness data check %s`); results are not comparable",
+                f"%s: %s {OTHER_BYTES} (see `goodness data check %s`); results are not comparable",
                 folder / self.inner,
                 f"{', '.join(unknown)} {'is' if len(unknown) == 1 else 'are'}",
                 self.kind,
             )
-        known = f"not the published bytes: {', '.join(unknown)}" if unknown else "published SHA-256 where known"
+        known = f"{OTHER_BYTES}: {', '.join(unknown)}" if unknown else "published SHA-256 where known"
         return Raw(
             classes=self.classes,
             train=self._split(folder, 0, arrays),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from goodness.data.dataset import OTHER_BYTES
 from goodness.durable import write_durably
 from goodness.paper.contradictions import in_a_line, of_table
 from goodness.paper.derived import HOW_PAIRED, PAIRS
@@ -126,7 +127,13 @@ def remarks(filled: Filled) -> list[str]:
     if len(filled.sources) > 1:
         hashes = ", ".join(sorted(one[:12] for one in filled.sources))
         told.append(f"The rows were made by different source code: {hashes}.")
-    return told + [f"Runs on {line}." for line in filled.made_by] + twice
+    told += [f"Runs on {line}." for line in filled.made_by]
+    if any(OTHER_BYTES in line for line in filled.made_by):
+        told.append(
+            f"{OTHER_BYTES.capitalize()}: files that differ from those of the official archive, be it in the order of "
+            "their images alone; goodness data check NAME shows it. Such numbers are compared among themselves."
+        )
+    return told + twice
 
 
 def markdown(filled: Filled) -> str:
