@@ -61,6 +61,15 @@ def test_epochs_of_another_run_are_found_out(runs: tuple[Run, Run], copy: Run) -
     refuse_mixed_files(copy)  # whoever needs what is missing says so
 
 
+def test_epochs_that_are_gone_are_found_out(copy: Run) -> None:
+    place = copy.path / "metrics.jsonl"
+    first, *others = place.read_text().splitlines(keepends=True)
+    for kept in ([first], others, [first, first, *others]):
+        place.write_text("".join(kept))
+        with pytest.raises(RunError, match=rf"metrics\.jsonl is damaged \({len(kept)} of {len(others) + 1} epochs\)"):
+            refuse_mixed_files(copy)
+
+
 def test_epochs_are_held_against_the_result_whatever_their_accuracy(runs: tuple[Run, Run], copy: Run) -> None:
     """One number of the first epoch differs; how long it took is no matter."""
     place = copy.path / "metrics.jsonl"
@@ -78,6 +87,7 @@ def test_more_epochs_than_the_result_has_are_found_out(copy: Run) -> None:
     lines = (copy.path / "metrics.jsonl").read_text().splitlines()
     later = {**json.loads(lines[-1]), "epoch": len(lines)}
     (copy.path / "metrics.jsonl").write_text("".join(f"{line}\n" for line in [*lines, json.dumps(later)]))
+    write_json(copy.path / "result.json", {key: value for key, value in copy.result.items() if key != "epochs_sha256"})
     with pytest.raises(RunError, match=rf"it has {len(lines) + 1} epochs in metrics\.jsonl and {len(lines)} in result"):
         refuse_mixed_files(copy)
 

@@ -12,7 +12,7 @@ from goodness.errors import RunError, UserError
 from goodness.predicted import PREDICTED, accuracy_of_tests, order_of_tests
 from goodness.runs import Run, about_backbone
 from goodness.sweep.published import exchanged_file, is_published
-from goodness.training.run import EPOCHS_SHA256, RunFolder, epochs_sha256
+from goodness.training.run import EPOCHS_SHA256, WEIGHTS_SHA256, RunFolder, epochs_sha256
 
 VERSIONS = ("goodness", "torch", "source", "parts")
 """What software made a run; parts are those of the user's own, where it has some."""
@@ -20,8 +20,6 @@ ROUNDING = 1e-6
 """By how much two counts of the same images may differ."""
 KEPT = 1e-5
 """The same of what a publication keeps of metrics.jsonl, which it rounds."""
-WEIGHTS = "weights_sha256"
-"""Of which training a file is: the hash of all that it learned, at its end."""
 VIEWS = {"accuracy": "test", "accuracy_tta": "test_tta"}
 """Where the predictions behind a reported accuracy are."""
 
@@ -71,14 +69,16 @@ def _confirmed(run: Run, name: str) -> float:
 
 
 def _refuse_other_epochs(run: Run) -> None:
-    """The last weights' accuracy on the validation images stands in result.json and in the last line of metrics.jsonl:
-    where both have it, it is the same. What lacks one of them is told by whoever needs it."""
+    """The epochs are those that result.json was made with, by their hash, where it has one. Where not: they are no
+    more than it says, and the last one's accuracy on the validation images is the last weights'. What has no epochs at
+    all is told by whoever needs them, and those of a publication are sealed."""
     result, lines = run.result, _lines(run)
     known = result.get(EPOCHS_SHA256)
-    is_whole = len(lines) == result.get("epochs") and not is_published(run.path)  # a publication is sealed
-    if known is not None and is_whole and epochs_sha256(lines) != known:
+    if known is not None and lines and not is_published(run.path) and epochs_sha256(lines) != known:
+        count = f" ({len(lines)} of {result.get('epochs')} epochs)" if len(lines) != result.get("epochs") else ""
         raise RunError(
-            f"{run.path}: its metrics.jsonl is damaged, or of another training than its result.json; {_anew(run)}"
+            f"{run.path}: its metrics.jsonl is damaged{count}, or of another training than its result.json; "
+            f"{_anew(run)}"
         )
     rows = [row for row in result["accuracy"] if _is_of_last_epoch(row)]
     last, epochs = lines[-1].get("epoch") if lines else None, result.get("epochs")
@@ -103,9 +103,9 @@ def _refuse_other_health(run: Run) -> None:
     cannot be read is told by whoever needs it."""
     try:
         told = read_json(RunFolder(run.path, None).health_path)
-    except (RunError, OSError):
+    except RunError:
         return
-    found, known = told.get(WEIGHTS) if isinstance(told, dict) else None, run.result.get(WEIGHTS)
+    found, known = told.get(WEIGHTS_SHA256) if isinstance(told, dict) else None, run.result.get(WEIGHTS_SHA256)
     if found is not None and found != known:
         raise RunError(f"{run.path}: its health.json is of another training than its result.json; {_anew(run)}")
 

@@ -206,18 +206,23 @@ def test_one_training_under_two_seeds_is_not_averaged(copied: Pool) -> None:
     assert "seeds 42 and 123 have the same" in Pool.at("tiny", copied.path).trouble("gamma0", [42, 123])
 
 
+@pytest.mark.parametrize("is_older", [False, True])
 def test_a_run_that_lacks_its_last_epoch_leaves_its_table_incomplete(
-    copied: Pool, capsys: pytest.CaptureFixture[str]
+    is_older: bool, copied: Pool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     where = ["--scale", "tiny", "--out", str(copied.path), "--seeds", "42", "--jobs", "1"]
     assert main(["reproduce", "tab:freeriding", *where]) == 0
-    metrics = copied.path / copied.cell("lcff", 42).folder_name / "run" / "metrics.jsonl"
+    run = copied.path / copied.cell("lcff", 42).folder_name / "run"
+    metrics = run / "metrics.jsonl"
     metrics.write_text("".join(metrics.read_text().splitlines(keepends=True)[:-1]))
+    if is_older:
+        of_file("result.json", lambda found: found.pop("epochs_sha256"))(run)
     capsys.readouterr()
     assert main(["reproduce", "tab:freeriding", *where]) == 1
     told = capsys.readouterr()
     assert "not all runs could be used, the tables say why: freeriding" in told.err
-    assert "lacks a measure of blocks" in " ".join(told.out.split())
+    said = "lacks a measure of blocks" if is_older else "its metrics.jsonl is damaged (1 of 2 epochs)"
+    assert said in " ".join(told.out.split())
 
 
 @pytest.mark.parametrize("shape", [lambda labels: labels[:-1], lambda labels: labels[:, None]])

@@ -912,6 +912,18 @@ def test_a_file_of_another_published_run_is_found_out(name: str, published: Pool
     assert copy.run("lcff", 42) is not None
 
 
+def test_line_ends_of_another_system_break_no_seal(published: Pool, tmp_path: Path) -> None:
+    """As git writes them on Windows."""
+    shutil.copytree(published.path, tmp_path / "copy")
+    for file in (path for end in ("json", "jsonl") for path in (tmp_path / "copy").rglob(f"*.{end}")):
+        file.write_bytes(file.read_bytes().replace(b"\n", b"\r\n"))
+    copy = Pool.at("tiny", tmp_path / "copy")
+    assert copy.run("gamma0", 42, readout=True) is not None
+    made = publish([copy.path], tmp_path / "again", figures=False)
+    assert not made.left_out
+    assert Pool.at("tiny", tmp_path / "again").run("gamma0", 42, readout=True) is not None
+
+
 def test_damage_of_a_publication_is_not_copied(published: Pool, tmp_path: Path) -> None:
     source = tmp_path / "source"
     shutil.copytree(published.path, source)

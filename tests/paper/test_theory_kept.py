@@ -19,8 +19,9 @@ from goodness.paper.publish import publish
 from goodness.paper.reproduce import reproduce
 from goodness.runs import Run
 from goodness.sweep.run import sweep_results
-from goodness.sweep.theory import GRADIENTS, THEORY, WEIGHTS, examples_kept, has_theory
+from goodness.sweep.theory import GRADIENTS, THEORY, examples_kept, has_theory
 from goodness.sweep.work import work
+from goodness.training.run import WEIGHTS_SHA256
 from in_this_process import InThisProcess
 
 PRESETS = ("d128-cumulative", "d128-gamma0", "d128-lcff")
@@ -79,11 +80,11 @@ def test_without_the_check_nothing_is_computed_to_judge_by(copied: Pool, monkeyp
     assert "d128-cumulative, seed 42: the theorems were not checked on it" in found.sentence
 
 
-def test_the_lowest_seed_that_was_checked_is_judged(copied: Pool) -> None:
+def test_whichever_seed_was_checked_is_judged(copied: Pool) -> None:
     place = {seed: copied.path / copied.cell("d128-lcff", seed).folder_name / "run" / THEORY for seed in (42, 123)}
     before, figure = extras.findings()["theorem-1"].of(copied), extras.figures()["grad_attenuation"]
-    weights = read_json(place[123].parent / "result.json")[WEIGHTS]
-    write_json(place[123], {**read_json(place[42]), WEIGHTS: weights})
+    weights = read_json(place[123].parent / "result.json")[WEIGHTS_SHA256]
+    write_json(place[123], {**read_json(place[42]), WEIGHTS_SHA256: weights})
     place[42].unlink()
     after = extras.findings()["theorem-1"].of(copied)
     assert (after.outcome, after.n) == (before.outcome, before.n)
@@ -98,7 +99,7 @@ def test_a_check_of_another_run_is_told_and_made_anew(copied: Pool, tmp_path: Pa
     before = read_json(place[42])
     write_json(place[123], before)
     assert not has_theory(Run(place[123].parent))
-    write_json(place[42], {**before, WEIGHTS: "0" * 64})
+    write_json(place[42], {**before, WEIGHTS_SHA256: "0" * 64})
     found = extras.findings()["theorem-1"].of(copied)
     assert found.n == 3 * GRADIENTS, "of the other rule alone"
     assert f"d128-lcff, seed 42: {place[42]} was made on other weights" in found.in_words
@@ -107,6 +108,21 @@ def test_a_check_of_another_run_is_told_and_made_anew(copied: Pool, tmp_path: Pa
     )
     reproduce(["fig:grad_attenuation"], copied, seeds=[42], device="cpu")
     assert read_json(place[42]) == before
+
+
+def test_a_torn_result_leaves_the_check_unread_and_stops_nothing(pool: Pool, copied: Pool, tmp_path: Path) -> None:
+    publish([pool.path], tmp_path / "published", figures=False)
+    own, taken = copied, Pool.at("tiny", tmp_path / "taken")
+    reproduce(["fig:grad_attenuation"], taken, seeds=[42], device="cpu", published=[tmp_path / "published"])
+    for each in (own, taken):
+        run = each.path / each.cell("d128-lcff", 42).folder_name / "run"
+        (run / "result.json").write_text('{"repor')
+        assert not has_theory(Run(run))
+        assert examples_kept(Run(run)) == 0
+        fresh = Pool.at("tiny", each.path)
+        made = reproduce(["fig:grad_attenuation"], fresh, seeds=[42], device="cpu", published=[tmp_path / "published"])
+        assert not made.failed
+        assert has_theory(Run(run))
 
 
 def test_reproduce_checks_finished_runs_that_were_not(copied: Pool) -> None:

@@ -38,7 +38,7 @@ class Extra:
     readout: bool
     make: Callable[[Runs], Any]
     theory: bool = False
-    """Whether it reads the check of the theorems, of the lowest seed that has it."""
+    """Whether it reads the check of the theorems, which is made of the lowest seed."""
     rule: str = ""
     """Of a finding: which verdict follows from what."""
     where: str = ""

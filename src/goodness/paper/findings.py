@@ -159,7 +159,8 @@ ALL = (
         rule="Unit: seeds, paired; ratio of the deepest mined separations, which may be below zero. Holds where it is "
         "below one with its interval in every pair of rules, each of three seeds; does not where it is above one in a "
         f"pair of three seeds, corrected for the number of pairs ({SINCE_87_RUNS}, as that a pair that was not run "
-        "leaves it open: no verdict changed). (Until "
+        "leaves it open: no verdict changed). A seed in which the local rule separates nothing leaves it open (since "
+        "2026-11-19: no verdict changed). (Until "
         "2026-11-16 the interval was over logarithms; changed when two seeds of one pair were known, see log.md.) "
         f"{SINCE_76_RUNS}",
         presets=tuple(dict.fromkeys(preset for pair in RIDING for preset in pair)),
@@ -174,12 +175,12 @@ ALL = (
         says="Rules that make the deepest block far healthier leave the accuracy where it was.",
         where="tab:main_dissociation, tab:dissociation_ci, tab:dissociation_full",
         rule=f"Unit: seeds, paired. Holds where the deepest separation differs at least {SPREAD:g} times between two "
-        "rules (lower end of the interval, corrected for the number of pairs of which they are the extremes, since "
-        "2026-11-19: no verdict changed) and every pair of accuracies is shown to lie within "
-        f"±{POINT:g} point (two one-sided tests, 5 %). Does not where a pair of three seeds is beyond "
-        f"±{POINT:g} point with its whole "
-        "interval, corrected for the number of pairs that are tested in all families, or where separations are shown "
-        "to differ less. On the same images (paired bootstrap) the networks at hand are compared beside it. Families "
+        "rules (lower end of the interval, corrected for the number of pairs of which they are the extremes) and every "
+        f"pair of accuracies is shown to lie within ±{POINT:g} point (two one-sided tests, 5 %). Does not where a pair "
+        f"of three seeds is beyond ±{POINT:g} point with its whole interval, corrected for the number of pairs that "
+        "are tested in all families, or where separations are shown to differ less, corrected for the number of "
+        "families. (Both corrections of the separations, and that they take three seeds, since 2026-11-19: no verdict "
+        "changed.) On the same images (paired bootstrap) the networks at hand are compared beside it. Families "
         "of runs (data set, depth, width, dense or not) are judged each for itself, and those count whose two extremes "
         "share three seeds: one that fails fails it, and all must hold (until 2026-11-16 one was enough; that never "
         "decided). Rules of one seed are left out of the extremes, and keep the others from a verdict of equality "

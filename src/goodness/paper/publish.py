@@ -28,7 +28,7 @@ from goodness.predicted import PREDICTED, VIEWS, packed, read_predicted
 from goodness.runs import Run, about_backbone, environment_of
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import are_versions
-from goodness.sweep.published import PUBLISHED, SEALED, about_publication, is_published
+from goodness.sweep.published import PUBLISHED, SEALED, about_publication, is_published, seal_of
 from goodness.sweep.theory import THEORY, examples_kept, has_theory, is_kept, kept_theory
 from goodness.training.run import RunFolder
 from goodness.training.signals import as_interrupts
@@ -394,7 +394,7 @@ def _publish_run(run: Run, target: Path) -> None:
 def seal(target: Path) -> None:
     """Write down which files were published together."""
     there = [target / name for name in FILES if name != PUBLISHED and (target / name).is_file()]
-    hashes = {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in there}
+    hashes = {file.name: seal_of(file) for file in there}
     _write(target / PUBLISHED, {**about_publication(target), SEALED: hashes})
 
 

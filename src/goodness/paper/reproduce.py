@@ -218,8 +218,9 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
 def _lies_here_lacking(pool: Pool, need: Need, readout: bool, checked: Collection[Need]) -> bool:
     """Whether a published run lies in the pool that lacks what is needed now."""
     run = CellFolder(pool.path / pool.cell(*need).folder_name).run
-    lacks_check = need in checked and not has_theory(run)
-    return is_published(run.path) and (lacks_check or pool.run(*need, readout) is None)
+    if not is_published(run.path):
+        return False
+    return pool.run(*need, readout) is None or (need in checked and not has_theory(run))
 
 
 def _what_it_lacks(publication: Pool, need: Need, readout: bool, checked: Collection[Need]) -> str:

@@ -106,7 +106,7 @@ class Finding:
     readout: bool = False
     """Whether it reads Stage 2."""
     theory: bool = False
-    """Whether it reads the check of the theorems, of the lowest seed."""
+    """Whether it reads the check of the theorems, which is made of the lowest seed."""
     judge: Callable[[Runs], Verdict]
 
     def verdict(self, runs: Runs) -> Verdict:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from goodness.errors import RunError, UserError
-from goodness.runs import Run, environment_of
+from goodness.runs import Run, environment_of, lives_of
 from goodness.stats import MeanAndStd, mean_and_std
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.state import difference, standing
@@ -177,16 +177,15 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
         wrong = difference(cell.config, run, None, None, stage)
         if wrong:
             raise UserError(f"{run.path} holds a run with {wrong}")
-        result, environment = run.result, environment_of(run)
+        result, lives = run.result, lives_of(run) or [{}]
         for name, score in refuse_mixed_files(run, place.run if stage == "s2" else None).items():
             scores[name.replace("accuracy", stage)] = score
-        lives = [environment, *environment.get("resumed", [])]
         for name in ("goodness", "torch", "source", "dtype"):
             seen = dict.fromkeys(str(life.get(name)) for life in lives)
             facts[name] = " then ".join(dict.fromkeys([*_parts(facts.get(name)), *seen]))
         parts = [life.get("parts") for life in lives if life.get("parts") is not None]
         facts["parts"] = " then ".join(dict.fromkeys([*_parts(facts.get("parts")), *map(str, parts)])) or None
-        facts[DATA] = environment.get("data", {}).get("sha256")
+        facts[DATA] = lives[0].get("data", {}).get("sha256")
         facts[f"epochs of {stage}"] = result["epochs"]
         facts[TEST_ORDER] = test_order(run)
     run = place.readout if runs else place.run

@@ -16,7 +16,7 @@ from goodness.config import STAGE_2, Config, differences
 from goodness.durable import is_number, read_json, sync_folder, write_json
 from goodness.errors import RunError, UserError
 from goodness.own_parts import own_sources
-from goodness.runs import Run, environment_of, load_config
+from goodness.runs import Run, environment_of, lives_of, load_config
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.training.lock import LOCK, is_held
 from goodness.training.run import RunFolder
@@ -103,7 +103,7 @@ def difference(asked: Config, run: Run, versions: Mapping[str, Any] | None, data
     if not facts and run.is_finished:
         return "no environment.json that can be read, which says how it was made"
     asked_for = {} if versions is None else {**versions, "parts": own_sources(asked)}
-    for life in (facts, *facts.get("resumed", [])) if facts else ():
+    for life in lives_of(run):
         about = {"source": f" (of commit {str(life.get('commit'))[:12]})", "parts": " (the files of your own parts)"}
         for name, wanted in asked_for.items():
             if life.get(name) != wanted:

@@ -7,13 +7,12 @@ from typing import Any
 
 from goodness.diagnostics.theory import theory_of_run
 from goodness.durable import read_json, write_json
-from goodness.errors import RunError
+from goodness.errors import RunError, UserError
 from goodness.runs import Run
+from goodness.training.run import WEIGHTS_SHA256 as WEIGHTS
 
 THEORY = "theory.json"
 """In a run's folder: what `goodness theory RUN --json` prints."""
-WEIGHTS = "weights_sha256"
-"""In the check and in result.json: of which training it is."""
 GRADIENTS, IMAGES = 32, 300
 """How many images' gradients are taken, and over how many the means go: seconds where goodness is computed on a GPU,
 half a minute at the paper's size without one."""
@@ -26,11 +25,13 @@ def kept_theory(run: Run) -> dict[str, Any] | str:
         return "the theorems were not checked on it, which goodness theory RUN does"
     try:
         found = read_json(place)
-    except RunError as trouble:
+        known = found.get(WEIGHTS) if isinstance(found, dict) else None  # older ones do not say
+        here = run.result.get(WEIGHTS) if known else None
+    except (UserError, RunError) as trouble:
         return str(trouble)
     if not isinstance(found, dict) or not isinstance(found.get("blocks"), list):
         return f"{place} is no check of the theorems"
-    if found.get(WEIGHTS) and found[WEIGHTS] != run.result.get(WEIGHTS):  # older ones do not say
+    if known != here:
         return f"{place} was made on other weights than this run has; goodness theory RUN makes it anew"
     return found
 

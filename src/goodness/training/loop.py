@@ -29,7 +29,7 @@ from goodness.training.modes import compiles, replays
 from goodness.training.moment import Measured, Moment
 from goodness.training.optim import restore_state, state_of
 from goodness.training.replay import Recorder
-from goodness.training.run import EPOCHS_SHA256, RunFolder, epochs_sha256
+from goodness.training.run import EPOCHS_SHA256, WEIGHTS_SHA256, RunFolder, epochs_sha256
 from goodness.training.signals import StopRequest
 
 N = TypeVar("N", bound=nn.Module)
@@ -355,7 +355,7 @@ class Loop:
                             label = "test_tta" if tta else "test"
                             self.folder.write_predictions(label, scores, part.labels, part.indices)
                             if not tta and (full := self.full_health(part, split)) is not None:
-                                write_json(self.folder.health_path, {**full, "weights_sha256": trained})
+                                write_json(self.folder.health_path, {**full, WEIGHTS_SHA256: trained})
         finally:  # a request to stop may come while the best weights are in: what is saved then is the last
             module.load_state_dict(last)
         for name, (tensors, epoch) in weights.items():
@@ -365,7 +365,7 @@ class Loop:
             "weights": {name: {"epoch": epoch} for name, (_, epoch) in weights.items()},
             "accuracy": [row for found in rows.values() for row in found],
             "health": health,
-            "weights_sha256": trained,
+            WEIGHTS_SHA256: trained,
             EPOCHS_SHA256: epochs_sha256(read_lines(self.folder.metrics_path)),
             "parameters": self.parameters(),
             "epochs": self.plan.epochs,

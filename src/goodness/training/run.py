@@ -40,6 +40,8 @@ _BACKBONE = "backbone.json"
 _DRIVER = Path("/sys/module/nvidia/version")
 
 
+WEIGHTS_SHA256 = "weights_sha256"
+"""In result.json, and in other files of a run: of all that it had learned at its end, so of which training they are."""
 EPOCHS_SHA256 = "epochs_sha256"
 """In result.json: of what metrics.jsonl said when the run ended."""
 
