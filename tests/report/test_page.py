@@ -847,3 +847,19 @@ def test_blocks_that_cost_accuracy_are_named_though_each_works(accuracies: tuple
     }
     text = page_words.headline(run, [run])["text"]
     assert ("Block 1 costs accuracy: 92.0 % without it, 83.0 % with it." in text) == cost
+
+
+@pytest.mark.parametrize(
+    ("with_val", "title"),
+    [
+        (4, ""),
+        (1, "solid: validation; dashed: training, minus a mined wrong label"),
+        (0, "dashed: training, minus a mined wrong label"),
+    ],
+)
+def test_a_picture_of_the_curves_says_by_itself_what_is_dashed(with_val: int, title: str) -> None:
+    lines: list[dict[str, Any]] = [{"epoch": e, "train": {"blocks": [{"sep_cur_mined": 0.1 * e}]}} for e in range(4)]
+    for line in lines[4 - with_val :]:
+        line["val"] = {"blocks": [{"sep_cur": 0.2}]}
+    (axes,) = page_figures.curves_figure(lines).axes
+    assert axes.get_title(loc="left") == title

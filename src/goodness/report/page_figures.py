@@ -66,8 +66,9 @@ def curves_figure(lines: Sequence[dict[str, Any]]) -> Figure:
     axes.axhline(0, color="black", linewidth=0.8, alpha=0.5)
     axes.set_xlabel("epoch")
     axes.set_ylabel("right label minus strongest wrong\nlabel, this block alone")
-    if shows_training and val:
-        axes.set_title("solid: validation; dashed: training, minus a mined wrong label", fontsize=9.5, loc="left")
+    if shows_training:
+        solid = "solid: validation; " if val else ""
+        axes.set_title(f"{solid}dashed: training, minus a mined wrong label", fontsize=9.5, loc="left")
     whole_numbers(axes.xaxis)
     add_legend(figure, axes)
     at_val, at_train = dict(val), dict(train)
