@@ -226,6 +226,7 @@ def test_a_run_is_loaded_by_its_folder(run: goodness.Run, tmp_path: Path) -> Non
     assert (loaded.config, loaded.result, loaded.metrics) == (run.config, run.result, run.metrics)
     shutil.copytree(run.path, tmp_path / "cell" / "run")
     assert goodness.load(tmp_path / "cell").path == tmp_path / "cell" / "run", "as sweeps lay it"
+    assert goodness.resume(tmp_path / "cell").path == tmp_path / "cell" / "run", "a finished one as it is"
     with pytest.raises(UserError, match="there is no run folder"):
         goodness.load(tmp_path / "nothing")
     with pytest.raises(UserError, match=r"is not a run folder: it has no config\.json"):

@@ -131,8 +131,9 @@ def resume(
 
     Where Stage 1 is finished and its readout is not, the readout goes on.
     """
-    begun = Run(Path(path)).readout
-    if begun is not None and not begun.is_finished and Run(Path(path)).is_finished:
+    path = place_of_run(path)
+    begun = Run(path).readout
+    if begun is not None and not begun.is_finished and Run(path).is_finished:
         path = begun.path
     with RunFolder.open(path) as folder:
         if folder.is_finished:
@@ -159,7 +160,7 @@ def readout(
 
     It lies in the run's own folder, under `readout`, unless `out` says other. The run itself is left as it is.
     """
-    run = Run(Path(path))
+    run = Run(place_of_run(path))
     config = _changed(load_config(run.path), changes)
     foreign = [name for name in differences(config, run.config) if not name.startswith((STAGE_2, "keep."))]
     if foreign:
@@ -216,7 +217,7 @@ def evaluate(
 
     `stage` "s2" scores the run's readout instead; a readout's own folder does so by itself.
     """
-    run = Run(Path(path))
+    run = Run(place_of_run(path))
     if stage == "s2" and run.stage == "s1":
         if run.readout is None:
             raise UserError(f"{run.path} has no Stage 2; train one with: goodness readout {run.path}")

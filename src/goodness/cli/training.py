@@ -210,7 +210,7 @@ def eval_command(arguments: list[str]) -> int:
     path, as_json = wanted.pop("run"), wanted.pop("json")
     del wanted["plugin"]
     refuse_published(path)
-    found = api.evaluate(place_of_run(path), **wanted)
+    found = api.evaluate(path, **wanted)
     if as_json:
         print_json(found)
     else:

@@ -31,7 +31,7 @@ from goodness.paper.verdicts import (
     too_few,
     written,
 )
-from goodness.report.words import listed
+from goodness.report.words import named_seeds
 from goodness.stats import Interval, equivalence, mean_interval
 
 
@@ -197,10 +197,7 @@ def _judge(one: _Compared, tested: int) -> Verdict:
         asides.append(f"{', '.join(one.thin)}: one seed, not among these extremes")
     if one.absent:
         asides.append(f"not run: {', '.join(one.absent)}")
-    asides += [
-        f"{preset}: no separation on record in seed {listed(list(map(str, seeds)))}"
-        for preset, seeds in one.silent.items()
-    ]
+    asides += [f"{preset}: no separation on record in {named_seeds(seeds)}" for preset, seeds in one.silent.items()]
     if one.strangers:
         asides.append(f"fewer than {LEAST} common seeds: {', '.join(map(' and '.join, one.strangers))}")
     aside = f" ({'; '.join(asides)})" if asides else ""

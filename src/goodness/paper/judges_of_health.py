@@ -24,6 +24,7 @@ from goodness.paper.verdicts import (
     too_few,
     written,
 )
+from goodness.report.words import named_seeds
 from goodness.runs import Run
 from goodness.stats import (
     Interval,
@@ -94,7 +95,7 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
         if (ours, theirs) not in known
     ]
     absent += [
-        f"{theirs} over {ours} without a ratio in seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
+        f"{theirs} over {ours} without a ratio in {named_seeds(seeds)}"
         for ours, theirs in known
         if (seeds := _without_share(runs, theirs, ours))
     ]
@@ -128,11 +129,7 @@ def riding(runs: Runs, pairs: Sequence[tuple[str, str]], paper: dict[str, float]
 def related(runs: Runs, presets: Sequence[str], of_run: Callable[[Run], float | None]) -> Interval | None:
     """Pearson's r with accuracy over presets, each the mean of the seeds that have both; None where there are too
     few."""
-    points = []
-    for preset in presets:
-        xs, ys = of.over_seeds(runs, preset, of_run), of.over_seeds(runs, preset, of.accuracy)
-        if both := xs.keys() & ys.keys():
-            points.append(tuple(sum(one[seed] for seed in both) / len(both) for one in (xs, ys)))
+    points = [point for one in presets if (point := of.means_of_both(runs, one, of_run, of.accuracy)) is not None]
     try:
         return correlation([x for x, _ in points], [y for _, y in points]) if len(points) > 2 else None
     except ValueError:

@@ -283,6 +283,15 @@ def mean_of(runs: Runs, preset: str, of: Callable[[Run], float | None]) -> float
     return mean(over_seeds(runs, preset, of).values())
 
 
+def means_of_both(
+    runs: Runs, preset: str, one: Callable[[Run], float | None], other: Callable[[Run], float | None]
+) -> tuple[float, float] | None:
+    """Two measures, each the mean over the seeds that have both; None where none has."""
+    xs, ys = over_seeds(runs, preset, one), over_seeds(runs, preset, other)
+    both = [seed for seed in xs if seed in ys]
+    return (sum(xs[seed] for seed in both) / len(both), sum(ys[seed] for seed in both) / len(both)) if both else None
+
+
 def mean_by_block(runs: Runs, preset: str, of: Callable[[Run], list[float]]) -> list[float]:
     """Block by block, the mean over the seeds that have as many blocks as most."""
     found = [values for run in runs.get(preset, {}).values() if (values := of(run))]

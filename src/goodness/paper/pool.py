@@ -19,6 +19,7 @@ from goodness.durable import read_json
 from goodness.errors import RunError, UserError
 from goodness.paper.scales import SCALES, Scale, scale_of
 from goodness.presets import presets
+from goodness.report.words import named_seeds
 from goodness.runs import Run
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Row, collect
@@ -161,11 +162,7 @@ class Pool:
             stands = self.look(preset, seed, readout).why or "done"
             found.setdefault(preset, {}).setdefault(stands, []).append(seed)
         return [
-            f"{preset}: "
-            + ", ".join(
-                f"{stands} (seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))})"
-                for stands, seeds in by_standing.items()
-            )
+            f"{preset}: " + ", ".join(f"{stands} ({named_seeds(seeds)})" for stands, seeds in by_standing.items())
             for preset, by_standing in found.items()
         ]
 

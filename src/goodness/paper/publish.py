@@ -175,7 +175,7 @@ def _replaced(before: Pool, gathered: _Gathered) -> dict[Need, str]:
             continue
         has_next = any((second := stage_2(pool, need)) and not flaw(second) for pool in pools)
         gone = ["its Stage 2"] if stage_2(before, need) and not has_next else []
-        if has_theory(old) and not any(_checked(run) for pool in pools if (run := pool.run(*need))):
+        if has_theory(old) and all(_flaw_of_check(run) for pool in pools if (run := pool.run(*need))):
             gone.append("its check of the theorems")
         found[need] = " and ".join(gone)
     return found
@@ -216,9 +216,7 @@ def _gather(folders: Sequence[Path], scale: Scale | None, mixed_versions: bool) 
             continue
         if why := _flaw_of_stage_2(pool, need):
             left_out[f"{name}, Stage 2"] = why
-        if here.run is not None and is_kept(here.run) and not _checked(here.run):
-            told = kept_theory(here.run)
-            why = told if isinstance(told, str) else f"{here.run.path / THEORY} is damaged"
+        if here.run is not None and is_kept(here.run) and (why := _flaw_of_check(here.run)):
             left_out[f"{name}, check of the theorems"] = why
         others = gathered.where.setdefault(need, [])
         for other in others:
@@ -268,9 +266,12 @@ def _can_be_written(part: Callable[[], Any]) -> bool:
     return True
 
 
-def _checked(run: Run) -> bool:
-    """Whether a run keeps a check of the theorems, and a sound one."""
-    return has_theory(run) and _can_be_written(lambda: reduced.theory(read_json(run.path / THEORY)))
+def _flaw_of_check(run: Run) -> str:
+    """Why the check of the theorems that a run keeps cannot be published, or that it keeps none; empty where it can."""
+    found = kept_theory(run)
+    if isinstance(found, str):
+        return found
+    return "" if _can_be_written(lambda: reduced.theory(found)) else f"{run.path / THEORY} is damaged"
 
 
 def _flaw_of_stage_2(pool: Pool, need: Need) -> str:
@@ -338,7 +339,9 @@ def _publish_cell(pools: Sequence[Pool], need: Need, target: Path) -> None:
     runs = [(pool, run) for pool in pools if (run := pool.run(*need)) is not None]
     first = runs[0][1]
     same = [(pool, run) for pool, run in runs if weights(run) == weights(first)]
-    checked = max((run for _, run in same if _checked(run)), key=examples_kept, default=None)  # the first of equals
+    checked = max(
+        (run for _, run in same if not _flaw_of_check(run)), key=examples_kept, default=None
+    )  # the first of equals
     readout = next((found for pool, _ in same if (found := stage_2(pool, need)) and not flaw(found)), None)
     cell = pools[0].cell(*need, readout=readout is not None)
     place = CellFolder(target / cell.folder_name)

@@ -30,6 +30,14 @@ def named_blocks(depths: Sequence[int]) -> str:
     return f"block{'s' * (len(depths) > 1)} {listed([str(depth) for depth in depths])}"
 
 
+def named_seeds(seeds: Sequence[int]) -> str:
+    """
+    >>> named_seeds([42]), named_seeds([42, 123])
+    ('seed 42', 'seeds 42, 123')
+    """
+    return f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"
+
+
 COSTS = 0.01
 """Accuracy that the later blocks must cost before anything is said of it."""
 

@@ -9,7 +9,7 @@ from goodness.diagnostics.theory import theory_of_run
 from goodness.durable import read_json, write_json
 from goodness.errors import RunError, UserError
 from goodness.runs import Run
-from goodness.training.run import WEIGHTS_SHA256 as WEIGHTS
+from goodness.training.run import WEIGHTS_SHA256
 
 THEORY = "theory.json"
 """In a run's folder: what `goodness theory RUN --json` prints."""
@@ -25,8 +25,8 @@ def kept_theory(run: Run) -> dict[str, Any] | str:
         return "the theorems were not checked on it, which goodness theory RUN does"
     try:
         found = read_json(place)
-        known = found.get(WEIGHTS) if isinstance(found, dict) else None  # older ones do not say
-        here = run.result.get(WEIGHTS) if known else None
+        known = found.get(WEIGHTS_SHA256) if isinstance(found, dict) else None  # older ones do not say
+        here = run.result.get(WEIGHTS_SHA256) if known else None
     except (UserError, RunError) as trouble:
         return str(trouble)
     if not isinstance(found, dict) or not isinstance(found.get("blocks"), list):

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from goodness.paper import measured as of
-from goodness.paper.figures.depth import L4, L8, POINTS
-from goodness.paper.figures.sheet import IN_TRAINING, INK, Sheet, colour_of, dash_of, name_of, paper_figure
+from goodness.paper.figures.depth import L4, L8
+from goodness.paper.figures.sheet import IN_TRAINING, INK, POINTS, Sheet, colour_of, dash_of, name_of, paper_figure
 from goodness.paper.findings import VARIANTS
 from goodness.paper.numbers import Cell, of_preset, table
 from goodness.report.ink import COLOURS, RIDES, WORKS, room_for_accuracies
-from goodness.report.words import number
+from goodness.report.words import named_seeds, number
 from goodness.stats import Interval, correlation, mean_and_std, mean_interval
 
 if TYPE_CHECKING:
@@ -68,8 +68,8 @@ def _ablation(sheet: Sheet, label: str, title: str) -> None:
             rows.append((name, mean_interval(list(apart.values()))))
     if not rows:
         others = [name for name in sheet.wanted if name != "cp-fair"]
-        seeds = ", ".join(map(str, sheet.runs["cp-fair"]))
-        raise sheet.lacks(f"compares {', '.join(others)} with cp-fair's runs, and has none of theirs with seed {seeds}")
+        seeds = named_seeds(list(sheet.runs["cp-fair"]))
+        raise sheet.lacks(f"compares {', '.join(others)} with cp-fair's runs, and has none of theirs with {seeds}")
     rows.sort(key=lambda one: -one[1].estimate)
     axes = sheet.panels(title, size=(8.4, 1.9 + 0.42 * len(rows)))[0]
     base = _printed("cp-fair", label, "accuracy_tta")
@@ -187,11 +187,10 @@ def magnitude_vs_sep(sheet: Sheet) -> None:
     for axes, measure, column in ((left, magnitude, "r of g+ L3"), (right, separation, "r of sep_nl L3")):
         points: list[tuple[float, float]] = []
         for name in sheet.presets:
-            x, y = of.mean_of(sheet.runs, name, measure), of.mean_of(sheet.runs, name, of.accuracy)
-            if x is not None and y is not None:
-                points += [(x, y)] if name not in short else []
+            if (point := of.means_of_both(sheet.runs, name, measure, of.accuracy)) is not None:
+                points += [point] if name not in short else []
                 marker, fill = "o" if dash_of(name) == "-" else "^", "none" if name in short else "full"
-                axes.plot(x, y, marker, color=colour_of(name), label=name, markersize=7, fillstyle=fill)
+                axes.plot(*point, marker, color=colour_of(name), label=name, markersize=7, fillstyle=fill)
         found = _correlation(points) if len(points) >= FEWEST else None
         printed = next(one.value for one in table("in_text") if one.column.startswith(column))
         ours = _in_words(found) if found is not None else "too few variants for a correlation"

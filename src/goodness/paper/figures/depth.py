@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from goodness.paper import measured as of
 from goodness.paper.figures.sheet import (
     IN_TRAINING,
+    POINTS,
     Sheet,
     block_axis,
     colour_of,
@@ -31,8 +32,6 @@ L4 = ("d128-gamma0", *(f"d128-{end}" for end in RULES))
 L8 = ("l8-gamma0", *(f"l8-{end}" for end in RULES))
 FOUR_RULES = ("gamma0", "gated-t1-k0", "cumulative", "lcff")
 GATES = tuple(end for end in RULES if end.startswith("gated"))
-POINTS = 5
-"""Accuracies farther apart than this, and than ours are among themselves, are not drawn beside each other."""
 SEPARATION = "right label's goodness minus that of\na mined wrong one, this block alone"
 
 

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 INK = "#444444"
 FINE = 8.5
 """Size of the small print, in points."""
+POINTS = 5
+"""Accuracies farther apart than this, and than ours are among themselves, are not drawn beside each other."""
 IN_TRAINING = "Blocks are measured over the last epoch's training."
 STAND_INS = {
     "gamma0": "gamma0-dense",
