@@ -407,3 +407,19 @@ def _views(images: Tensor, rows: int, tta: bool) -> Iterator[list[Tensor]]:
 def scores_of(goodness: Tensor, blocks: int | None = None) -> Tensor:
     """Class scores `[n, classes]`: the sum over the first `blocks` blocks (all by default)."""
     return goodness[:blocks].sum(dim=0)
+
+
+def block_predictions(goodness: Tensor) -> dict[str, Tensor]:
+    """Predicted classes `[blocks, n]` of goodness `[blocks, n, classes]`, for every way to use the blocks.
+
+    `alone` uses block d by itself, `first` sums blocks 0..d, `without` sums all blocks but d (given two or more).
+    """
+    blocks = range(len(goodness))
+    found = {
+        "alone": goodness.argmax(dim=-1),
+        "first": torch.stack([scores_of(goodness, depth + 1).argmax(dim=-1) for depth in blocks]),
+    }
+    if len(goodness) > 1:
+        others = [torch.cat([goodness[:depth], goodness[depth + 1 :]]) for depth in blocks]
+        found["without"] = torch.stack([scores_of(rest).argmax(dim=-1) for rest in others])
+    return found

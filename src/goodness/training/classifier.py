@@ -47,6 +47,9 @@ class ClassifierLoop(Loop):
     def examine(self, readings: Tensor, part: Split, split: str) -> tuple[Tensor, list[dict[str, Any]], Any]:
         return readings, [self._row(readings, part)], None
 
+    def predictions(self, readings: Tensor) -> dict[str, Tensor]:
+        return {"first": readings.argmax(dim=-1).unsqueeze(0)}
+
     def _row(self, scores: Tensor, part: Split) -> dict[str, Any]:
         self.require_finite(scores, "a class score")
         return accuracy_row(scores, part.labels.cpu(), self.config.model.blocks)

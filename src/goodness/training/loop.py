@@ -162,6 +162,10 @@ class Loop:
         without blocks)."""
         raise NotImplementedError
 
+    def predictions(self, readings: Tensor) -> dict[str, Tensor]:
+        """Predicted classes `[blocks, n]` by how the blocks are used; without blocks, `first` has one row."""
+        raise NotImplementedError
+
     def full_health(self, part: Split, split: str) -> dict[str, Any] | None:
         """All that can be said of the blocks on a split, for health.json; None where there are none."""
         return None
@@ -337,6 +341,7 @@ class Loop:
         reported = "best" if self.plan.report == "best" and self.best else "last"
         rows: dict[str, list[dict[str, Any]]] = {name: [] for name in weights}
         health: dict[str, Any] = {}
+        predicted: dict[str, Tensor] = {}
         names_of: dict[int, list[str]] = {}
         for name, (_, epoch) in weights.items():
             names_of.setdefault(epoch, []).append(name)  # where the last epoch was the best, they are judged once
@@ -345,12 +350,15 @@ class Loop:
                 module.load_state_dict(weights[names[0]][0])
                 for split in ("val", "test"):
                     part = self.data.split(split)
-                    for tta, scores, found, blocks in self.views_examined(part, split):
+                    for tta, readings in self.views_read(part):
+                        scores, found, blocks = self.examine(readings, part, split)
                         for name in names:
                             where = {"stage": self.stage, "weights": name, "split": split, "tta": tta}
                             rows[name] += [{**where, **row} for row in found]
                         if reported in names and not tta and blocks is not None:
                             health[split] = blocks
+                        if reported in names:
+                            predicted |= self.keep_predictions(readings, part, split, tta)
                         if reported in names and split == "test":
                             label = "test_tta" if tta else "test"
                             self.folder.write_predictions(label, scores, part.labels, part.indices)
@@ -358,6 +366,7 @@ class Loop:
                                 write_json(self.folder.health_path, {**full, WEIGHTS_SHA256: trained})
         finally:  # a request to stop may come while the best weights are in: what is saved then is the last
             module.load_state_dict(last)
+        self.folder.write_block_predictions(predicted)
         for name, (tensors, epoch) in weights.items():
             self.folder.checkpoints.save_weights(name, tensors, {**self.about_weights(), "epoch": epoch})
         result = {
@@ -376,15 +385,23 @@ class Loop:
         self.listen({"event": "result", "result": result})
         return result
 
-    def views_examined(self, part: Split, split: str) -> Iterator[tuple[bool, Tensor, list[dict[str, Any]], Any]]:
-        """Whether it is with TTA, and what `examine` says: of the images and, where mirroring keeps their class, of
-        both their views, each of which is read once."""
+    def views_read(self, part: Split) -> Iterator[tuple[bool, Tensor]]:
+        """Whether it is with TTA, and the readings: of the images and, where mirroring keeps their class, the mean over
+        both views."""
         if not len(part):
             return
         plain = self.readings(part.images)
-        yield False, *self.examine(plain, part, split)
+        yield False, plain
         if self.data.flips:
-            yield True, *self.examine((plain + self.readings(part.images.flip(-1))) / 2, part, split)
+            yield True, (plain + self.readings(part.images.flip(-1))) / 2
+
+    def keep_predictions(self, readings: Tensor, part: Split, split: str, tta: bool) -> dict[str, Tensor]:
+        """A split's arrays for predictions_blocks.npz, by name; with TTA only what the first blocks predict."""
+        found = self.predictions(readings)
+        if tta:
+            return {f"{split}.first_tta": found["first"]}
+        named = {**found, "labels": part.labels, "indices": part.indices}
+        return {f"{split}.{name}": values for name, values in named.items()}
 
     def seconds(self) -> float:
         return self.resumed_at + time.monotonic() - self.started

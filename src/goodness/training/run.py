@@ -131,6 +131,11 @@ class RunFolder:
         return self.path / "result.json"
 
     @property
+    def block_predictions_path(self) -> Path:
+        """Predicted classes of the reported weights, on test and validation images, for every way to use the blocks."""
+        return self.path / "predictions_blocks.npz"
+
+    @property
     def health_path(self) -> Path:
         """A finished Stage 1's block health in full, of its reported weights on the test images."""
         return self.path / "health.json"
@@ -173,6 +178,14 @@ class RunFolder:
         write_durably(path, content.getvalue())
         return path
 
+    def write_block_predictions(self, arrays: Mapping[str, Numbers]) -> None:
+        """Keep the classes that each block alone, the first blocks and all blocks but one predict, by array name."""
+        content = io.BytesIO()
+        kept = {name: _as_array(values) for name, values in arrays.items()}
+        kinds = {name: np.int32 if name.endswith(".indices") else np.int16 for name in kept}
+        np.savez_compressed(content, allow_pickle=False, **{name: kept[name].astype(kinds[name]) for name in kept})
+        write_durably(self.block_predictions_path, content.getvalue())
+
     def read_predictions(self, name: str) -> dict[str, np.ndarray]:
         """`scores`, `labels` and `indices` as they were written."""
         path = self.predictions_path(name)
@@ -180,7 +193,8 @@ class RunFolder:
             with np.load(path, allow_pickle=False) as archive:
                 return {key: archive[key] for key in ("scores", "labels", "indices")}
         except FileNotFoundError:
-            known = [file.stem.removeprefix("predictions_") for file in self.path.glob("predictions_*.npz")]
+            files = set(self.path.glob("predictions_*.npz")) - {self.block_predictions_path}
+            known = sorted(file.stem.removeprefix("predictions_") for file in files)
             none = "it has lost them: restore them from a copy" if self.is_finished else "it is not finished"
             hint = nearest(name, known) if known else none
             raise UserError(f"there are no predictions '{name}' in {self.path}; {hint}") from None

@@ -14,7 +14,7 @@ from goodness.diagnostics.block_health import assess
 from goodness.diagnostics.gradients import term_gradient_norms
 from goodness.diagnostics.health import health_of_rows
 from goodness.model.network import Network
-from goodness.predict import goodness_of, scores_of
+from goodness.predict import block_predictions, goodness_of, scores_of
 from goodness.training.draws import epoch_order, key
 from goodness.training.loop import (
     Listener,
@@ -112,6 +112,9 @@ class Stage1(Loop):
         rows = [accuracy_row(scores_of(readings, used), labels, used) for used in range(1, len(readings) + 1)]
         health = assess(readings, part.labels, self.config, split, progress=1.0)["blocks"]
         return scores_of(readings), rows, health
+
+    def predictions(self, readings: Tensor) -> dict[str, Tensor]:
+        return block_predictions(readings)
 
     def full_health(self, part: Split, split: str) -> dict[str, Any]:
         names = self.data.classes
