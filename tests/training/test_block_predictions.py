@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from tests.tiny_runs import BLOBS, blobs_at_hand
 
 import goodness as library
 from goodness.predict import block_predictions
+from tiny_runs import BLOBS, blobs_at_hand
 
 
 @pytest.fixture(autouse=True)
