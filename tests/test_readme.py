@@ -1,4 +1,4 @@
-"""README's promises: its commands exist, and its example of own parts runs as printed."""
+"""What the front page and the guides promise: their commands exist, their code runs, their links lead somewhere."""
 
 from __future__ import annotations
 
@@ -9,8 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from goodness.cli import COMMANDS
+
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text()
+DOCS = ROOT / "docs"
+README = ROOT / "README.md"
+GUIDES = [README, *(DOCS / f"{name}.md" for name in ("usage", "health", "sweeps", "own-parts", "paper-tables"))]
+MOVED = [DOCS / f"{name}.md" for name in ("glossary", "performance", "reliability", "run-folder")]
 
 
 def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -23,41 +30,77 @@ def python(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def code_blocks() -> list[str]:
-    return re.findall(r"```python\n(.*?)```", README, flags=re.DOTALL)
+def code_block(page: Path, having: str) -> str:
+    """The one Python example of the page that has these words."""
+    (block,) = [block for block in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL) if having in block]
+    return block
+
+
+def command(page: Path, start: str) -> list[str]:
+    """The arguments of the one command of the page that starts so, without `goodness` and comment."""
+    (line,) = re.findall(rf"^    goodness ({re.escape(start)}.*)$", page.read_text(), re.MULTILINE)
+    return line.partition("#")[0].split()
 
 
 def test_the_example_of_own_parts_runs_from_python_and_as_a_plugin(tmp_path: Path) -> None:
-    example = next(block for block in code_blocks() if "register_rule" in block)
+    example = code_block(DOCS / "own-parts.md", "register_term")
     (tmp_path / "my_parts.py").write_text(example.replace("epochs=3", "epochs=1"))
     done = python(tmp_path, "my_parts.py")
     assert 0 < float(done.stdout.split()[-1]) < 1
-    command = re.search(r"`goodness (train demo --plugin [^`]*)`", README)
-    assert command is not None
-    python(tmp_path, "-m", "goodness", *command[1].split(), "--epochs", "1", "--out", "run")
+    arguments = command(DOCS / "own-parts.md", "train demo --plugin")
+    python(tmp_path, "-m", "goodness", *arguments, "--epochs", "1", "--out", "run")
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["rule"] == {"kind": "half-life", "gamma": 1.0}
     assert config["objective"]["small-energy"] == {"kind": "small-energy", "weight": 0.02}
 
 
-def test_the_python_snippet_runs_as_printed_but_for_its_length(tmp_path: Path) -> None:
-    snippet = next(block for block in code_blocks() if "rule.kappa" in block)
-    (tmp_path / "snippet.py").write_text(snippet.replace("seed=1,", "seed=1, epochs=1,"))
-    python(tmp_path, "snippet.py")
+def test_the_short_rule_on_the_front_page_trains(tmp_path: Path) -> None:
+    imports = "from dataclasses import dataclass\n\nimport torch\nimport goodness\n\n\n"
+    (tmp_path / "my_parts.py").write_text(imports + code_block(README, "register_rule"))
+    python(tmp_path, "-m", "goodness", *command(README, "train demo --plugin"), "--epochs", "1", "--out", "run")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["rule"]["kind"] == "half-life"
+
+
+def test_the_python_example_on_the_front_page_runs(tmp_path: Path) -> None:
+    (tmp_path / "example.py").write_text(code_block(README, "goodness.train").replace("seed=1)", "seed=1, epochs=1)"))
+    done = python(tmp_path, "example.py")
+    (config,) = tmp_path.glob("runs/*/config.json")
+    assert json.loads(config.read_text())["rule"]["kind"] == "gated"
+    assert re.search(r"^tensor\(\[(\d, ){4}\d\]\)$", done.stdout, re.MULTILINE)
+
+
+def test_the_python_example_of_the_commands_page_runs(tmp_path: Path) -> None:
+    example = code_block(DOCS / "usage.md", "rule.kappa").replace("seed=1,", "seed=1, epochs=1,")
+    short = example.replace("readout(run.path)", 'readout(run.path, changes={"readout.epochs": 1})')
+    (tmp_path / "example.py").write_text(short)
+    python(tmp_path, "example.py")
     (config,) = tmp_path.glob("runs/*/config.json")
     assert json.loads(config.read_text())["rule"]["kappa"] == 2.0
 
 
-def test_the_files_that_readme_links_to_exist() -> None:
-    links = re.findall(r"\]\(([^)#:]+)\)", README)
-    assert links
-    for link in links:
-        assert (ROOT / link).exists(), link
+def test_the_sweep_example_runs(tmp_path: Path) -> None:
+    example = code_block(DOCS / "sweeps.md", "goodness.sweep").replace('"epochs": 5', '"epochs": 1')
+    (tmp_path / "example.py").write_text("import goodness\n\n" + example)
+    assert "n=3" in python(tmp_path, "example.py").stdout
 
 
-def test_the_two_commands_are_make_targets() -> None:
+@pytest.mark.parametrize("page", [*GUIDES, *MOVED], ids=lambda page: page.stem)
+def test_the_files_that_a_page_links_to_exist(page: Path) -> None:
+    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text())
+    missing = [link for link in links if not (page.parent / link).exists()]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", GUIDES, ids=lambda page: page.stem)
+def test_the_commands_that_a_page_names_exist(page: Path) -> None:
+    named = set(re.findall(r"(?:^    |`)goodness ([a-z]+)\b", page.read_text(), re.MULTILINE))
+    assert named
+    assert named <= COMMANDS.keys()
+
+
+def test_make_demo_and_make_test_are_targets_and_on_the_front_page() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in ("demo", "test"):
-        assert f"make {target}" in README
+        assert f"make {target}" in README.read_text()
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
     assert "make test" in (ROOT / ".ci" / "run").read_text()
