@@ -137,7 +137,7 @@ def test_killed_and_stopped_a_sweep_ends_in_the_tables_of_one_left_in_peace(
 
     # The same sweep, and a cell that is killed in its middle, and then goes on by itself.
     striking = Striking(How(device="cpu", plugins=(str(plugin),)))
-    results = goodness.resume_sweep(broken, jobs=2, engine=striking)
+    results = goodness.resume_sweep(broken, jobs=2, plugins=[str(plugin)], engine=striking)
     assert (striking.codes, striking.count) == ([-9], 3)
     assert results.is_complete
     assert results.rows[0].scores.keys() == {"s1", "s1_tta", "s2", "s2_tta"}
