@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from goodness import parts
-from goodness.errors import ConfigError, nearest
+from goodness.errors import ConfigError, UnknownName, nearest
 from goodness.local.choice import Choice  # noqa: F401  (registers the term)
 from goodness.local.collaboration import Constant, Gated
 from goodness.local.extra_terms import Diversity  # noqa: F401  (registers its terms)
@@ -318,7 +318,7 @@ def named_part(base: type[Part], name: str) -> Part:
     registry = parts.REGISTRIES[base]
     if base is Rule and name not in registry:
         known = {*registry, *NAMED_RULES}
-        raise ConfigError(f"unknown collaboration rule '{name}': {nearest(name, known)}")
+        raise UnknownName(f"unknown collaboration rule '{name}': {nearest(name, known)}")
     return registry[name]()
 
 

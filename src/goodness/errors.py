@@ -16,6 +16,10 @@ class ConfigError(UserError):
     """A configuration field with an unknown name, a wrong type or a value out of range."""
 
 
+class UnknownName(ConfigError):
+    """No part, preset, data set, ... is registered under that name."""
+
+
 class DataError(UserError):
     """A data set that is missing, damaged or not what its name says."""
 

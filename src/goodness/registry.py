@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Generic, TypeVar
 
-from goodness.errors import ConfigError, nearest
+from goodness.errors import ConfigError, UnknownName, nearest
 
 Part = TypeVar("Part")
 
@@ -42,7 +42,7 @@ class Registry(Generic[T]):
         try:
             return self._parts[name]
         except KeyError:
-            raise ConfigError(f"unknown {self.kind} '{name}': {nearest(name, self._parts)}") from None
+            raise UnknownName(f"unknown {self.kind} '{name}': {nearest(name, self._parts)}") from None
 
     def __contains__(self, name: object) -> bool:
         return name in self._parts

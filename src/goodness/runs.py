@@ -16,11 +16,10 @@ from torch import Tensor, nn
 
 from goodness.config import Config, from_dict
 from goodness.durable import is_number, read_json, read_lines
-from goodness.errors import ConfigError, RunError, UserError
+from goodness.errors import ConfigError, RunError, UnknownName, UserError
 from goodness.model.network import Network
 from goodness.model.readout import AttentiveReadout
 from goodness.model.stripped import StrippedNetwork
-from goodness.parts import REGISTRIES
 from goodness.predict import class_scores, goodness_of, readout_scores, scores_of
 from goodness.tensor_file import weights_sha256
 from goodness.training.run import RunFolder, choose_device
@@ -257,9 +256,15 @@ def _not_a_result(path: Path) -> RunError:
 def load_config(path: str | os.PathLike[str]) -> Config:
     """The configuration of the run in this folder."""
     folder = RunFolder.open(path, for_writing=False)
+    return checked_config(read_json(folder.config_path), folder.config_path)
+
+
+def checked_config(written: Any, path: Path) -> Config:
+    """The configuration that was written to this file."""
     try:
-        return from_dict(read_json(folder.config_path)).check()
+        return from_dict(written).check()
+    except UnknownName as trouble:
+        hint = "a part of your own? import what registers it first; on the command line: --plugin"
+        raise UnknownName(f"{path}: {trouble} ({hint})") from trouble
     except ConfigError as trouble:
-        own = any(str(trouble).startswith(f"unknown {registry.kind} ") for registry in REGISTRIES.values())
-        hint = " (a part of your own? import what registers it first; on the command line: --plugin)" if own else ""
-        raise ConfigError(f"{folder.config_path}: {trouble}{hint}") from trouble
+        raise ConfigError(f"{path}: {trouble}") from trouble

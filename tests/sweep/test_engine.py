@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -136,12 +137,37 @@ def test_killed_and_stopped_a_sweep_ends_in_the_tables_of_one_left_in_peace(
 
     # The same sweep, and a cell that is killed in its middle, and then goes on by itself.
     striking = Striking(How(device="cpu", plugins=(str(plugin),)))
-    results = goodness.resume_sweep(broken, jobs=2, engine=striking)
+    results = goodness.resume_sweep(broken, jobs=2, plugins=[str(plugin)], engine=striking)
     assert (striking.codes, striking.count) == ([-9], 3)
     assert results.is_complete
     assert results.rows[0].scores.keys() == {"s1", "s1_tta", "s2", "s2_tta"}
     for name in FILES:
         assert (broken / name).read_bytes() == (whole / name).read_bytes(), name
+
+
+def test_under_nohup_a_sweep_and_its_cells_outlive_their_terminal(tmp_path: Path) -> None:
+    changes = ["data=digits-sample", "epochs=20", "model.blocks=2", "model.width=16", "batch=128"]
+    command = [sys.executable, "-m", "goodness", "sweep", "demo", "--out", str(tmp_path), "--device", "cpu"]
+    process = subprocess.Popen(
+        [*command, "--jobs", "1", "--json", "--set", *changes],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
+    )
+    deadline = time.monotonic() + 120
+    while not (begun := list(tmp_path.glob("demo-*/run/metrics.jsonl"))):
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    folder = begun[0].parents[1]
+    holder = int(re.findall(r"process (\d+) on", (folder / "cell.lock").read_text())[0])
+    for one in (holder, process.pid):
+        os.kill(one, signal.SIGHUP)
+    assert not (folder / "run" / "result.json").exists(), "the signal came while it trained"
+    _, error = process.communicate(timeout=120)
+    assert process.returncode == 0, error
+    assert (folder / "log.txt").read_text().count("$ ") == 1, "the cell was started once"
 
 
 def test_a_process_that_breaks_is_tried_twice_and_reported_with_its_last_words(

@@ -12,6 +12,7 @@ from goodness.errors import ConfigError, RunError, UserError
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.engine import How
 from goodness.sweep.plan import Plan, default_folder, make_cells, refuse_another_sweep, refuse_other_things
+from goodness.sweep.plugins import Plugin
 from goodness.sweep.suites import Suite, suites
 
 
@@ -102,7 +103,8 @@ def test_a_mistake_is_told_before_any_work(names: list[str], more: dict, answer:
 def test_the_plan_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     plan = Plan(
         cells=tuple(make_cells(["two-rules"], readout=True)),
-        how=How(device="cpu", data_dir="/data", plugins=("mine",)),
+        how=How(device="cpu", data_dir="/data"),
+        plugins=(Plugin("mine"), Plugin("parts.py", "0" * 64)),
         threads=3,
         sharing={"speeds": {"1": 1.0, "2": 1.4}, "alone": {"demo": 3.5}},
     )

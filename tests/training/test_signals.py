@@ -133,3 +133,28 @@ sys.exit(stop.exit_code)
     process.send_signal(number)
     output, _ = process.communicate(timeout=60)
     assert (output, process.returncode) == ("saved\n", code)
+
+
+@pytest.mark.parametrize(
+    ("handler", "code", "left"), [(signal.SIG_IGN, 0, "result.json"), (signal.SIG_DFL, 129, "checkpoints/step-*")]
+)
+def test_a_closed_terminal_stops_a_run_that_saves_unless_nohup_started_it(
+    tmp_path: Path, handler: signal.Handlers, code: int, left: str
+) -> None:
+    sizes = ["--model.width", "16", "--model.block.heads", "2", "--model.block.hidden", "16"]
+    sizes += ["--model.stem.channels", "8", "--batch", "120", "--epochs", "8"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "goodness", "train", "demo", *sizes, "--out", str(tmp_path / "run"), "--events"],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, handler),
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline()  # the first step is done
+    process.send_signal(signal.SIGHUP)
+    output, _ = process.communicate(timeout=120)
+    assert process.returncode == code
+    assert output, "the signal came while it trained"
+    assert list((tmp_path / "run").glob(left))
+    assert (tmp_path / "run" / "result.json").exists() == (code == 0)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from goodness.errors import UserError
 from goodness.report.sweep_progress import SweepProgress
 from goodness.report.sweep_tables import results_table
 from goodness.sweep.collect import REFUSED
-from goodness.sweep.plan import Plan
+from goodness.sweep.plugins import resume_command
 from goodness.sweep.published import refuse_published
 from goodness.sweep.run import resume_sweep, sweep
 from goodness.sweep.suites import suites
@@ -40,7 +39,8 @@ class SweepArgs:
     out: Path | None = None
     """Folder of the sweep; runs/sweep-NAMES by default."""
     resume: Path | None = None
-    """Go on with the sweep in this folder as it was asked for, instead of naming it again."""
+    """Go on with the sweep in this folder as it was asked for, instead of naming it again. Its plugins are given anew,
+    by --plugin: the folder has only their names and hashes."""
     jobs: int | None = None
     """Runs at once. By default one per core; on a GPU one, and more where a measurement says that it pays."""
     set: tuple[str, ...] = ()
@@ -78,18 +78,13 @@ def sweep_command(arguments: list[str]) -> int:
         shared = {
             "jobs": args.jobs,
             "data_dir": args.data_dir,
+            "plugins": args.plugin,
             "mixed_versions": args.mixed_versions,
             "watch": progress.show,
         }
         if args.resume is not None:
-            if args.names or seeds or changes or args.scale or args.readout or args.out or args.plugin:
+            if args.names or seeds or changes or args.scale or args.readout or args.out:
                 raise UserError("--resume goes on with a sweep as it was asked for; to add to it, name it all again")
-            try:
-                import_plugins(Plan.read(args.resume).how.plugins)
-            except UserError as trouble:
-                raise UserError(
-                    f"{trouble}; if it was moved, name the whole sweep again with --out and its new --plugin"
-                ) from None
             results = resume_sweep(args.resume, device=args.device, **shared)
         else:
             if not args.names:
@@ -103,7 +98,6 @@ def sweep_command(arguments: list[str]) -> int:
                 scale=args.scale,
                 readout=args.readout,
                 device=args.device or "auto",
-                plugins=args.plugin,
                 **shared,
             )
     if args.json:
@@ -114,7 +108,7 @@ def sweep_command(arguments: list[str]) -> int:
             out.print(line, markup=False, soft_wrap=True)
         out.print(f"results: {results.folder / 'results.md'}", markup=False, soft_wrap=True)
     if results.missing:
-        again = f"goodness sweep --resume {shlex.quote(str(results.folder))}"
+        again = resume_command(results.folder, args.plugin)
         logs = ", ".join(str(results.folder / cell.folder / "log.txt") for _, cell in results.missing[:3])
         finished = sum(cell.state == REFUSED for _, cell in results.missing)
         stuck = f", but for {finished} that lie there finished and are refused" if finished else ""

@@ -31,9 +31,11 @@ class FrozenEncoder:
         is_folder = from_home(name).is_dir()
         place = str(from_home(name)) if is_folder else name
         try:
-            self.tokeniser = AutoTokenizer.from_pretrained(place)
-            # safetensors alone: the older format is a pickle
-            model, found = AutoModel.from_pretrained(place, use_safetensors=True, output_loading_info=True)
+            self.tokeniser = AutoTokenizer.from_pretrained(place, trust_remote_code=False)
+            # safetensors alone: the older format is a pickle; and no code that the folder brings along
+            model, found = AutoModel.from_pretrained(
+                place, use_safetensors=True, output_loading_info=True, trust_remote_code=False
+            )
         except Exception as trouble:  # a damaged folder ends in anything there
             _let_through(trouble)
             raise DataError(

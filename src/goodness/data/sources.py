@@ -19,7 +19,7 @@ from goodness.data.embedded import About, Encode
 from goodness.data.folder import ImageFolder
 from goodness.data.images import ImageData, Split, hold_out
 from goodness.data.text import TextData, TextFolder
-from goodness.errors import ConfigError, DataError
+from goodness.errors import DataError, UnknownName
 from goodness.home import from_home
 
 __all__ = [
@@ -67,8 +67,10 @@ def find(name: str) -> Dataset:
         return _OWN[kind](from_home(path))
     try:
         return datasets[name]()
-    except ConfigError as unknown:
-        raise DataError(f"{unknown} (folder:PATH reads images of your own, texts:PATH texts)") from None
+    except UnknownName as unknown:
+        raise DataError(
+            f"{unknown} (folder:PATH reads images of your own, texts:PATH texts; --plugin imports what registers one)"
+        ) from None
 
 
 def load(

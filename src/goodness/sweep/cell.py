@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from goodness.api import make_config
-from goodness.config import Config, from_dict, to_dict
+from goodness.config import Config, to_dict
 from goodness.durable import read_json, write_json
 from goodness.errors import ConfigError, RunError
 from goodness.parts import Part, Term
-from goodness.runs import READOUT, Run
+from goodness.runs import READOUT, Run, checked_config
 
 NAME_LENGTH = 60
 """Letters of a folder's name that say what the cell is; a hash tells longer ones apart."""
@@ -151,7 +151,7 @@ class CellFolder:
         """The configuration and stages that `write` left."""
         written = read_json(self.cell_path)
         try:
-            return from_dict(written["config"]).check(), tuple(written["stages"])
+            return checked_config(written["config"], self.cell_path), tuple(written["stages"])
         except (TypeError, KeyError) as trouble:
             raise RunError(f"{self.cell_path} is not what a sweep writes; start the sweep again") from trouble
 

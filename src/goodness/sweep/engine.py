@@ -45,7 +45,7 @@ class How:
     device: str = "auto"
     data_dir: str | None = None
     plugins: tuple[str, ...] = ()
-    """Python modules or files to import first."""
+    """Python modules or files that each cell imports first: given anew at every start, never read from a file."""
 
 
 def cell_command(folder: Path, how: How) -> list[str]:

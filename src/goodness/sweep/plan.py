@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import re
-import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from goodness.errors import RunError, UserError, nearest
 from goodness.presets import preset, presets
 from goodness.sweep.cell import Cell
 from goodness.sweep.engine import How
+from goodness.sweep.plugins import Plugin, read_back, resume_command
 from goodness.sweep.suites import suites
 
 SWEEP = "sweep.json"
@@ -86,6 +86,8 @@ class Plan:
 
     cells: tuple[Cell, ...]
     how: How = dataclasses.field(default_factory=How)
+    plugins: tuple[Plugin, ...] = ()
+    """What the cells need, by name and hash; where they lie is never written down."""
     threads: int = 1
     """Of each cell, for as long as the sweep lasts: deterministic bits depend on it."""
     mixed_versions: bool = False
@@ -97,7 +99,8 @@ class Plan:
         about = {
             "format": FORMAT,
             "cells": [cell.as_dict() for cell in self.cells],
-            "how": dataclasses.asdict(self.how),
+            "how": {"device": self.how.device, "data_dir": self.how.data_dir},
+            "plugins": [dataclasses.asdict(one) for one in self.plugins],
             "threads": self.threads,
             "mixed_versions": self.mixed_versions,
             "sharing": {name: dict(found) for name, found in self.sharing.items()},
@@ -114,11 +117,13 @@ class Plan:
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise RunError(f"{path} is not what this version writes; restore it from a copy, or take another --out")
         try:
-            how = How(**{**found["how"], "plugins": tuple(found["how"]["plugins"])})
+            how = dict(found["how"])
+            older = how.pop("plugins", [])
             cells = tuple(Cell(**cell) for cell in found["cells"])
             return cls(
                 cells=cells,
-                how=how,
+                how=How(**how),
+                plugins=read_back(found.get("plugins", older)),
                 threads=int(found["threads"]),
                 mixed_versions=bool(found["mixed_versions"]),
                 sharing={name: dict(measured) for name, measured in found["sharing"].items()},
@@ -147,7 +152,7 @@ def refuse_another_sweep(folder: Path, cells: Sequence[Cell]) -> Plan | None:
     left_out = [cell for cell in plan.cells if cell.folder_name not in wanted]
     if left_out:
         first = left_out[0]
-        again = f"or go on as it was: goodness sweep --resume {shlex.quote(str(folder))}"
+        again = f"or go on as it was: {resume_command(folder, [one.name for one in plan.plugins])}"
         if why := _other_settings(first, cells):
             raise UserError(f"{folder} is a sweep of '{first.group}' with {why}: choose another --out, {again}")
         raise UserError(

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import operator
 import os
-import shlex
 import shutil
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,6 +30,7 @@ from goodness.sweep.plan import (
     refuse_another_sweep,
     refuse_other_things,
 )
+from goodness.sweep.plugins import described, refuse_other_plugins, resume_command
 from goodness.sweep.progress import Place, Snapshot
 from goodness.sweep.published import is_published
 from goodness.sweep.sharing import Fixed, Measured, Seen, Slots
@@ -89,13 +89,14 @@ def sweep(
     cells = make_cells(names, seeds=seeds, changes=changes, scale=scale, readout=readout)
     folder = Path(out) if out is not None else default_folder(names)
     how = How(device=device, data_dir=_absolute(data_dir), plugins=_absolute_plugins(plugins))
-    data = _checked(cells, how, jobs)
+    given, data = described(how.plugins), _checked(cells, how, jobs)
     with _opened(folder):
         known = refuse_another_sweep(folder, cells)
         threads = known.threads if known else _threads(how, jobs, len(cells))
         plan = Plan(
             cells=tuple(cells),
             how=how,
+            plugins=given,
             threads=threads,
             mixed_versions=mixed_versions,
             sharing=known.sharing if known else {},
@@ -109,19 +110,27 @@ def resume_sweep(
     jobs: int | None = None,
     device: str | None = None,
     data_dir: str | os.PathLike[str] | None = None,
+    plugins: Sequence[str] = (),
     mixed_versions: bool = False,
     engine: Engine | None = None,
     watch: Watcher | None = None,
 ) -> Results:
-    """Go on with the sweep in this folder as it was asked for; device and place of the data may be others."""
+    """Go on with the sweep in this folder as it was asked for; device and place of the data may be others.
+
+    `plugins` are needed where the sweep began with some: the folder has their names and hashes, and imports none.
+    """
     folder = Path(folder)
     plan = Plan.read(folder)
-    device, data_dir = device or plan.how.device, _absolute(data_dir) or plan.how.data_dir
-    how = dataclasses.replace(plan.how, device=device, data_dir=data_dir)
+    how = How(
+        device=device or plan.how.device,
+        data_dir=_absolute(data_dir) or plan.how.data_dir,
+        plugins=_absolute_plugins(plugins),
+    )
+    given, mixed_versions = described(how.plugins), mixed_versions or plan.mixed_versions
+    refuse_other_plugins(plan.plugins, given, folder, mixed_versions=mixed_versions)
     data = _checked(plan.cells, how, jobs)
     with _opened(folder):
-        mixed_versions = mixed_versions or plan.mixed_versions
-        plan = dataclasses.replace(Plan.read(folder), how=how, mixed_versions=mixed_versions)
+        plan = dataclasses.replace(Plan.read(folder), how=how, plugins=given, mixed_versions=mixed_versions)
         return _carry_out(plan, folder, data, jobs, engine, watch)
 
 
@@ -145,7 +154,7 @@ def fill(
     copied.
     """
     folder, how = Path(folder), how or How()
-    cells = each_once(cells)
+    cells, given = each_once(cells), described(how.plugins)
     data = _checked([cell for cell in cells if cell.folder_name not in (finished or {})], how, jobs)  # copies need none
     with _opened(folder):
         known = Plan.read(folder) if (folder / SWEEP).is_file() else None
@@ -154,6 +163,7 @@ def fill(
         plan = Plan(
             cells=(*others, *cells),
             how=how,
+            plugins=tuple(dict.fromkeys([*(known.plugins if known else ()), *given])),
             threads=known.threads if known else _threads(how, jobs, cores()),  # more cells may come
             mixed_versions=mixed_versions,
             sharing=known.sharing if known else {},
@@ -240,7 +250,7 @@ def _carry_out(
     _begin(plan.cells, plan, folder, data)
     if (folder / RESULTS).is_file():  # of a smaller sweep, perhaps: a kill must not leave it standing as the whole
         _keep_results(plan, folder)
-    again = f"goodness sweep --resume {shlex.quote(str(folder))}{f' --jobs {jobs}' if jobs else ''}"
+    again = resume_command(folder, plan.how.plugins, jobs)
     try:
         _run_cells(plan.cells, plan, folder, jobs, engine, watch, again=again)
     except Interrupted:
@@ -309,7 +319,7 @@ class Sweeper:
         choose: Choice | None = None,
     ) -> None:
         self.choose: Choice = choose or operator.itemgetter(0)
-        self.again = again or f"goodness sweep --resume {shlex.quote(str(folder))}"
+        self.again = again or resume_command(folder)
         self.cells = {cell.folder_name: cell for cell in cells}
         self.folder, self.engine, self.slots = folder, engine, slots
         self.pause = PAUSE if pause is None else pause

@@ -8,6 +8,9 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
+_HANGUP: signal.Signals | None = getattr(signal, "SIGHUP", None)
+"""Windows has none."""
+
 
 class StopRequest:
     """SIGTERM, SIGHUP (a closed terminal) and the first Ctrl-C set `requested`; a second Ctrl-C raises at once.
@@ -24,11 +27,13 @@ class StopRequest:
     handlers, and this does nothing. One inside another (a run inside a demo of several) passes its request on
     to the outer one.
 
+    A SIGHUP that is ignored stays ignored: that is how `nohup` keeps a run going without its terminal.
+
     `on_request` is called once, with the exit code, from the signal handler: keep it short, for example a
     message that the run is saving and that a second Ctrl-C stops it at once.
     """
 
-    _SIGNALS = (signal.SIGTERM, signal.SIGINT, *((signal.SIGHUP,) if hasattr(signal, "SIGHUP") else ()))
+    _SIGNALS = (signal.SIGTERM, signal.SIGINT, *(() if _HANGUP is None else (_HANGUP,)))
 
     def __init__(self, on_request: Callable[[int], object] | None = None) -> None:
         self._on_request = on_request
@@ -53,6 +58,8 @@ class StopRequest:
                 self._outer = owner
                 self._received, self._interrupts = owner._received, owner._interrupts
             for number in self._SIGNALS:
+                if number == _HANGUP and signal.getsignal(number) == signal.SIG_IGN:  # nohup's stays
+                    continue
                 self._previous[number] = signal.signal(number, self._receive)
         return self
 
@@ -91,7 +98,7 @@ def as_interrupts() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    numbers = [signal.SIGTERM, *([signal.SIGHUP] if hasattr(signal, "SIGHUP") else [])]
+    numbers = [signal.SIGTERM, *([] if _HANGUP is None else [_HANGUP])]
     before = {one: handler for one in numbers if (handler := signal.getsignal(one)) != signal.SIG_IGN}  # nohup's stays
     for one in before:
         signal.signal(one, interrupt)
