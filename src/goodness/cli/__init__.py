@@ -20,7 +20,7 @@ try:
 except ImportError:
     sys.exit("the goodness command needs tyro: pip install tyro rich")
 
-from goodness.cli import bench, health, listing, paper, publish, sweep, training
+from goodness.cli import bench, health, listing, paper, publish, results, sweep, training
 
 starting.release()
 
@@ -34,6 +34,7 @@ ABOUT = """Forward-Forward networks, trained block by block, and a clear view of
   goodness sweep PRESET...    several presets, several seeds: each run once, then means; goes on after any stop
   goodness paper [TABLE]      the paper's tables, ours beside it; goodness reproduce TABLE trains what one needs
   goodness publish POOL       its runs as small files for a repository; goodness paper reads them
+  goodness results            the runs in the store results/; goodness results add RUN... puts some there
   goodness eval RUN           score a finished run again
   goodness health RUN         which blocks work and which ride for free
   goodness report RUN...      one page, readable offline; goodness watch RUN shows it while a run trains
@@ -56,6 +57,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "paper": paper.paper_command,
     "reproduce": paper.reproduce_command,
     "publish": publish.publish_command,
+    "results": results.results_command,
     "eval": training.eval_command,
     "health": health.health_command,
     "report": health.report_command,

@@ -39,7 +39,7 @@ class Digits(Dataset):
             raise DataError(
                 "the digits come with scikit-learn, which is not installed: pip install 'goodness[digits]'"
             ) from None
-        pixels, labels = load_digits(return_X_y=True)
+        pixels, labels = map(np.asarray, load_digits(return_X_y=True))
         expected = (_IMAGES, 64)
         if pixels.shape != expected or pixels.min() < 0 or pixels.max() > 16:
             raise DataError(

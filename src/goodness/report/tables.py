@@ -111,6 +111,36 @@ def presets_table(rows: list[dict[str, Any]], *, changes: bool = True) -> Table:
     return table
 
 
+def results_table(rows: list[dict[str, Any]], *, wide: bool) -> Table:
+    """A row a run of the store; `wide` adds how and when each was made. Readable at eighty columns without."""
+    table = Table(box=box.HORIZONTALS, pad_edge=False)
+    table.add_column("run", overflow="fold")
+    for heading in ("stage", "scale"):
+        table.add_column(heading, no_wrap=True)
+    for heading in ("epochs", "test", "TTA"):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for heading in ("method", "device", "started") if wide else ():
+        table.add_column(heading, overflow="fold")
+    for row in rows:
+        scores = ("-" if row[name] is None else f"{100 * row[name]:.2f}" for name in ("accuracy", "accuracy_tta"))
+        method = f"{row['method']} {row['method_version']}"
+        made = (method, row["device"] or "", row["started"] or "") if wide else ()
+        table.add_row(
+            escape(row["run"]),
+            row["stage"],
+            escape(row["scale"] or "-"),
+            str(row["epochs"]),
+            *scores,
+            *map(escape, made),
+        )
+    table.caption = (
+        f"{len(rows)} runs. test, TTA: test accuracy in per cent, single crop and with the mirrored image. "
+        "All columns: --json, or runs.csv."
+    )
+    table.caption_justify = "left"
+    return table
+
+
 def _in_the_paper(reported: dict[str, Any] | None) -> str:
     """S1 over S1 with TTA; where the paper has neither, S2 with TTA and the word for it."""
     s1, s1_tta, s2_tta = ((reported or {}).get(name) for name in ("s1", "s1_tta", "s2_tta"))
