@@ -50,7 +50,10 @@ def read_predicted(run: Run, view: str = "test") -> Predicted:
     kept = run.path / PREDICTED
     if kept.is_file():
         return _unpacked(kept, view)
-    saved = RunFolder.open(run.path, for_writing=False).read_predictions(view)
+    folder = RunFolder.open(run.path, for_writing=False)
+    if not folder.predictions_path(view).is_file() and folder.block_predictions_path.is_file():
+        return _of_all_blocks(folder.block_predictions_path, view)
+    saved = folder.read_predictions(view)
     scores, labels, indices = saved["scores"], saved["labels"], saved["indices"]
     if scores.ndim != 2 or not len(scores) == len(labels) == len(indices):
         raise RunError(f"{run.path}: its predictions are of no use: {scores.shape} scores, {labels.shape} labels")
@@ -68,8 +71,8 @@ def accuracy_of_tests(run: Run, view: str = "test") -> float:
 
 
 def _seen(run: Run, view: str) -> tuple[str, float]:
-    for name in (PREDICTED, RunFolder(run.path, None).predictions_path(view).name):
-        file = run.path / name
+    folder = RunFolder(run.path, None)
+    for file in (run.path / PREDICTED, folder.predictions_path(view), folder.block_predictions_path):
         if file.is_file():
             return _read(run.path, view, file.stat().st_mtime_ns, file.stat().st_size)
     return _read(run.path, view, 0, 0)  # which says what is missing
@@ -80,6 +83,18 @@ def _read(path: Path, view: str, written: int, size: int) -> tuple[str, float]:
     seen = read_predicted(Run(path), view)
     order = hashlib.sha256(seen.indices.tobytes() + seen.labels.tobytes()).hexdigest()
     return order, float(seen.correct.mean()) if len(seen.labels) else 0.0
+
+
+def _of_all_blocks(path: Path, view: str) -> Predicted:
+    """From predictions_blocks.npz, which a run keeps beside its scores."""
+    split, _, tta = view.partition("_")
+    name = f"{split}.first_tta" if tta else f"{split}.first"
+    try:
+        with np.load(path, allow_pickle=False) as archive:
+            classes, labels, indices = (archive[key] for key in (name, f"{split}.labels", f"{split}.indices"))
+    except Exception as trouble:  # a damaged archive can fail in any way
+        raise RunError(f"{path} cannot be read ({trouble}); restore it from a copy") from trouble
+    return Predicted(classes[-1].astype(np.int64), labels.astype(np.int64), indices.astype(np.int64))
 
 
 def packed(views: Mapping[str, Predicted]) -> bytes:
