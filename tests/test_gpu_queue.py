@@ -88,7 +88,7 @@ def test_killed_and_taken_up_again_it_ends_with_the_same_rows(tmp_path: Path) ->
     rows = bring_home(killed)
     assert rows == bring_home(alone)
     assert {row["seed"] for row in rows["runs"]} == {"1", "2"}
-    assert len({row["accuracy"] for row in rows["epochs"] if not row["block"]} - {""}) > 1
+    assert len({row["val_accuracy"] for row in rows["epochs"]} - {""}) > 1
     assert states(killed) == ["done", "done"]
 
 
