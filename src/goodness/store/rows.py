@@ -17,9 +17,9 @@ from goodness.errors import RunError, UserError
 from goodness.presets import preset, presets
 from goodness.runs import Run, about_backbone, environment_of, lives_of
 from goodness.store.columns import HEALTH, TRAINING, VALIDATION
-from goodness.store.origin import method_of
 from goodness.sweep.cell import CellFolder
 from goodness.training.run import WEIGHTS_SHA256, RunFolder
+from goodness.versions import method_of
 
 Row = dict[str, Any]
 
