@@ -17,7 +17,8 @@ from goodness.paper.reduced import rounded
 from goodness.presets import preset
 from goodness.runs import READOUT, Run
 
-KEPT = ("device_name", "torch", "cuda", "cudnn", "driver", "dtype", "python", "commit", "commit_is_dirty", "source")
+KEPT = ("device_name", "torch", "cuda", "cudnn", "driver", "dtype", "python", "commit", "commit_is_dirty")
+KEPT += ("method", "method_version", "health_version")
 
 
 def summary(run: Run) -> dict:

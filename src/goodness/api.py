@@ -42,6 +42,7 @@ from goodness.training.signals import StopRequest
 from goodness.training.stage1 import Stage1, assess
 from goodness.training.stage2 import Stage2
 from goodness.training.start import compiler_loading
+from goodness.versions import recorded
 
 SMALL = 500_000
 """Numbers in a step's tokens below which one thread is faster (demo: 49,152; half the time of two threads)."""
@@ -359,7 +360,7 @@ def _go(
     threads = suitable_threads(config, data) if is_small else None
     settings = prepared(device, config.deterministic, threads)
     with settings, StopRequest() as stop, contextlib.ExitStack() as sinks:
-        facts = environment(device, dtype, reason)
+        facts = {**environment(device, dtype, reason), **recorded(Run(folder.path).stage)}
         if (own := own_sources(config)) is not None:
             facts["parts"] = own
         facts["data"] = {"provenance": data.provenance, "dir": str(sources.cache_dir(data_dir).resolve())}

@@ -1,6 +1,6 @@
 """The parts of a configuration that are not this package's: a hash of the files that define them.
 
-Another version of a plugin is another method, as much as another version of this package.
+Another version of a plugin is another method, as much as another version of one of ours.
 """
 
 from __future__ import annotations

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,9 @@ from goodness.parts import REGISTRIES
 from goodness.predict import class_scores, goodness_of, readout_scores, scores_of
 from goodness.tensor_file import weights_sha256
 from goodness.training.run import RunFolder, choose_device
+from goodness.versions import Made, method_of
 
+_HASH = re.compile(r"\b[0-9a-f]{64}\b")
 READOUT = "readout"
 """Where a run's Stage 2 lies, in its folder."""
 
@@ -193,9 +196,26 @@ def lives_of(run: Run) -> list[dict[str, Any]]:
     return [facts, *facts.get("resumed", [])] if facts else []
 
 
-def made_with(life: Mapping[str, Any]) -> str:
-    """Versions and precision in words: goodness 0.1.0, torch 2.13.0, float32."""
-    return f"goodness {life.get('goodness')}, torch {life.get('torch')}, {life.get('dtype')}"
+def made_by(run: Run) -> Made:
+    """Its method, and the versions of that and of block health."""
+    return method_of(environment_of(run), run.stage)
+
+
+def software_of(run: Run) -> dict[str, str]:
+    """What decides a run's numbers beside its configuration and data: its method's version under the method's name,
+    torch's, the precision, and the hash of the user's own parts; `a then b` where it was resumed under another."""
+    lives, made = lives_of(run) or [{}], made_by(run)
+    others = {name: dict.fromkeys(str(life.get(name)) for life in lives) for name in ("torch", "dtype", "parts")}
+    return {made.method: str(made.method_version), **{name: " then ".join(each) for name, each in others.items()}}
+
+
+def unlike(facts: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """The facts that have several values, by name: `2.11 and 2.13`, a hash by its first digits."""
+    values: dict[str, dict[str, None]] = {}
+    for name, value in (fact for each in facts for fact in each.items()):
+        values.setdefault(name, {})[str(value)] = None
+    several = {name: " and ".join(each) for name, each in values.items() if len(each) > 1}
+    return {name: _HASH.sub(lambda found: found[0][:12], words) for name, words in several.items()}
 
 
 def frozen_backbone(readout: Run, device: torch.device) -> Network:

@@ -13,9 +13,10 @@ from goodness.predicted import PREDICTED, accuracy_of_tests, order_of_tests
 from goodness.runs import Run, about_backbone
 from goodness.sweep.published import exchanged_file, is_published
 from goodness.training.run import EPOCHS_SHA256, WEIGHTS_SHA256, RunFolder, epochs_sha256
+from goodness.versions import METHOD_VERSION
 
-VERSIONS = ("goodness", "torch", "source", "parts")
-"""What software made a run; parts are those of the user's own, where it has some."""
+VERSIONS = (*METHOD_VERSION, "torch", "parts")
+"""What software made a run, as `software_of` tells it; parts are those of the user's own, where it has some."""
 ROUNDING = 1e-6
 """By how much two counts of the same images may differ."""
 KEPT = 1e-5

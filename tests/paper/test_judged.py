@@ -134,17 +134,15 @@ def test_a_verdict_says_which_runs_it_did_not_read(copied: Pool) -> None:
     first = judge(truncation, copied).verdict
     assert "Not read" not in first.in_words
     spoiled = copied.path / copied.cell("gamma0", 123).folder_name / "run" / "environment.json"
-    write_json(spoiled, {**read_json(spoiled), "goodness": "0.0.1"})
+    write_json(spoiled, {**read_json(spoiled), "method_version": 2})
     found = judge(truncation, again(copied)).verdict
-    said = (
-        "gamma0, seed 123, which does not go with the others (goodness: 0.1.0 and 0.0.1; --mixed-versions accepts it)"
-    )
+    said = "gamma0, seed 123, which does not go with the others (cumulative: 1 and 2; --mixed-versions accepts it)"
     assert f"Not read: {said}." in found.beside
     names = [f"accuracy of 2 blocks over that of all, {name}" for name in ("gamma0, seed 42", "gamma0, seed 123")]
     assert set(names) <= {one.what for one in first.details}
     assert set(names) & {one.what for one in found.details} == {names[0]}, "a further seed takes the first none away"
     asked = judge(truncation, again(copied), [42, 123]).verdict.in_words
-    assert "Not read: gamma0, whose runs are not of one kind (goodness: 0.1.0 and 0.0.1; --mixed-versions" in asked
+    assert "Not read: gamma0, whose runs are not of one kind (cumulative: 1 and 2; --mixed-versions" in asked
 
 
 def test_a_verdict_compares_no_runs_of_different_test_images(copied: Pool) -> None:
@@ -160,11 +158,11 @@ def test_a_verdict_compares_no_runs_of_different_test_images(copied: Pool) -> No
     assert not any("cp-fair" in one.what for one in found.details)
 
 
-def test_a_verdict_names_the_versions_of_the_source_that_it_compares(copied: Pool) -> None:
+def test_a_verdict_names_the_versions_that_it_compares(copied: Pool) -> None:
     truncation = extras.findings()["two-blocks-suffice"]
-    assert not judge(truncation, copied).verdict.sources
+    assert not judge(truncation, copied).verdict.software
     other = copied.path / copied.cell("cp-fair", 42).folder_name / "run" / "environment.json"
-    write_json(other, {**read_json(other), "source": "f" * 64})
+    write_json(other, {**read_json(other), "method_version": 2})
     found = judge(truncation, again(copied))
-    assert "f" * 12 in found.verdict.sources
-    assert any(line.startswith("Made by 2 versions of the source code: ") for line in lines(found))
+    assert found.verdict.software == ("cumulative 1 and 2",)
+    assert any("cumulative 1 and 2" in line for line in lines(found))

@@ -70,7 +70,7 @@ def test_a_table_takes_further_seeds_once_all_of_its_rows_have_them(copied: Pool
     assert len(filled.needs) == 9
     assert filled.state == "complete"
     assert {len(ours.values) for ours in filled.ours.values() if ours.wanted and ours.values} == {3}
-    spoil(place(copied, "lcff", 123) / "environment.json", source="another")
+    spoil(place(copied, "lcff", 123) / "environment.json", method_version=2)
     seeds, refused = all_seeds(table, again(copied))
     assert seeds == (42, 456)
     assert refused[0].startswith("seed 123 is left out: ")
@@ -123,11 +123,11 @@ def test_a_run_with_another_setting_is_refused_and_never_trained_over(copied: Po
 
 
 def test_runs_of_two_versions_are_not_averaged_unless_that_is_accepted(copied: Pool) -> None:
-    spoil(place(copied, "gamma0", 123) / "environment.json", goodness="0.0.1")
+    spoil(place(copied, "gamma0", 123) / "environment.json", method_version=2)
     table, column = paper_table("gamma0_multiseed"), cell("gamma0_multiseed", *MEAN)
     filled = fill(table, again(copied))
     assert shown(column, filled.ours[MEAN]) == "refused"
-    assert "goodness: 0.1.0 and 0.0.1" in " ".join(remarks(filled))
+    assert "cumulative: 1 and 2" in " ".join(remarks(filled))
     assert filled.ours["42", "S1 (no-TTA)"].score is not None  # alone it may stand
     assert again(copied).runs("gamma0") == {}
     accepted = fill(table, again(copied, mixed_versions=True))
@@ -136,11 +136,13 @@ def test_runs_of_two_versions_are_not_averaged_unless_that_is_accepted(copied: P
     assert not accepted.trouble, "nothing is refused"
 
 
-def test_rows_of_different_source_code_are_said_to_be(copied: Pool) -> None:
-    spoil(place(copied, "lcff", 42) / "environment.json", source="f" * 64)
-    told = " ".join(remarks(fill(paper_table("freeriding"), again(copied))))
-    assert "different source code" in told
-    assert "f" * 12 in told
+def test_rows_of_different_versions_are_said_to_be(copied: Pool) -> None:
+    table = paper_table("freeriding")
+    assert not fill(table, copied).unlike
+    spoil(place(copied, "lcff", 42) / "environment.json", method_version=2)
+    filled = fill(table, again(copied))
+    assert filled.unlike == {"cumulative": "1 and 2"}
+    assert "cumulative 1 and 2" in " ".join(remarks(filled))
 
 
 def test_another_test_order_is_refused_within_a_mean_and_between_rows(copied: Pool) -> None:

@@ -282,8 +282,8 @@ def test_runs_of_two_versions_are_refused_and_nothing_is_changed(copied: Pool, t
     out = tmp_path / "out"
     publish([copied.path], out, figures=False)
     before = files(out)
-    spoil(place(copied, "gamma0", 123) / "environment.json", goodness="0.0.1")
-    with pytest.raises(UserError, match=r"gamma0 are not of one kind \(goodness: 0.1.0 and 0.0.1\).*--mixed-versions"):
+    spoil(place(copied, "gamma0", 123) / "environment.json", method_version=2)
+    with pytest.raises(UserError, match=r"gamma0 are not of one kind \(cumulative: 1 and 2\).*--mixed-versions"):
         publish([copied.path], out, figures=False)
     assert files(out) == before
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
@@ -730,7 +730,7 @@ def test_a_copy_of_another_version_is_refused_before_anything_moves(copied: Pool
     pool = Pool.at("tiny", tmp_path / "new")
     reproduce(["tab:gamma_sweep"], pool, seeds=[42], device="cpu", published=[tmp_path / "bare"])
     folder = pool.path / pool.cell("gamma0", 42).folder_name
-    spoil(folder / "run" / "environment.json", source="of another day")
+    spoil(folder / "run" / "environment.json", method_version=2)
     before = files(folder)
     with pytest.raises(UserError, match="another version"):
         reproduce(["tab:gamma0_multiseed"], pool, seeds=[42], device="cpu")
@@ -807,7 +807,7 @@ def test_a_publication_of_another_version_is_not_taken(copied: Pool, tmp_path: P
     from goodness.paper.reproduce import reproduce
 
     for path in copied.path.glob("gamma0-*/run/**/environment.json"):
-        spoil(path, source="of another day")
+        spoil(path, method_version=2)
     publish([copied.path], tmp_path / "old", figures=False)
     pool = Pool.at("tiny", tmp_path / "new")
     with pytest.raises(UserError, match="another version"):

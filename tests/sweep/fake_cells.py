@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from goodness import api
 from goodness.config import to_dict
@@ -15,7 +16,8 @@ from goodness.data.images import fingerprint
 from goodness.durable import append_line, write_json
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.plan import make_cells
-from goodness.training.run import RunFolder, versions
+from goodness.training.run import RunFolder
+from goodness.versions import recorded
 
 IMAGES = 1000
 BLOBS = {"data": "blobs", "epochs": 4}
@@ -35,7 +37,7 @@ def begin(cell: Cell, path: Path, *, readout: bool = False, **facts: Any) -> Run
     folder = RunFolder(place, None)
     stage = "s2" if readout else "s1"
     write_json(folder.config_path, {"stage": stage, **to_dict(cell.config)})
-    made = {**versions(), "commit": "0123456789abcdef", "dtype": "float32", "device_name": "a slide rule"}
+    made = {**recorded(stage), "torch": torch.__version__, "dtype": "float32", "device_name": "a slide rule"}
     data = {"sha256": fingerprint(api.load_data(cell.config))}
     write_json(folder.environment_path, {**made, "data": data, **facts})
     folder.metrics_path.unlink(missing_ok=True)

@@ -97,7 +97,8 @@ def test_missing_seeds_are_said_to_be(tmp_path: Path) -> None:
     ("odd", "words"),
     [
         ({"torch": "1.0"}, "torch: "),
-        ({"source": "f" * 64}, "source: "),
+        ({"method_version": 2}, "cumulative: 1 and 2"),
+        ({"resumed": [{"method_version": 2}]}, "cumulative: 1 and 1 then 2"),
         ({"dtype": "bfloat16"}, "dtype: float32 and bfloat16"),
         ({"resumed": [{"torch": "1.0"}]}, "torch: "),
         ({"data": {"sha256": "e" * 64}}, "data: "),
@@ -117,6 +118,15 @@ def test_runs_of_two_kinds_have_no_mean(tmp_path: Path, odd: dict[str, Any], wor
     assert not results.is_complete
     assert "| refused |" in markdown(results)
     assert "not averaged, its runs are not of one kind (" in markdown(results)
+
+
+def test_one_version_of_a_method_is_averaged_whatever_commit_and_package_it_is_from(tmp_path: Path) -> None:
+    asked = cells(1, 3)
+    for cell in asked:
+        facts = {"commit": f"{cell.seed:040d}", "goodness": f"0.{cell.seed}.0"}
+        finish(cell, tmp_path / cell.folder_name, **facts)
+    (row,) = collect(asked, tmp_path).rows
+    assert (row.status, row.scores["s1"].n, row.notes) == ("complete", 2, ())
 
 
 def test_other_versions_can_be_accepted_and_are_told(tmp_path: Path) -> None:

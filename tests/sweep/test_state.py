@@ -17,7 +17,7 @@ from goodness.sweep.cell import CellFolder
 from goodness.sweep.state import make_ready, record_failure, refuse_another, standing
 from goodness.training.checkpoint import Checkpoints
 from goodness.training.lock import acquire, release
-from goodness.training.run import versions
+from goodness.versions import recorded
 from tiny_runs import blobs_at_hand
 
 
@@ -123,9 +123,8 @@ def test_a_broken_readout_leaves_its_stage_1_alone(tmp_path: Path) -> None:
     ("facts", "answer"),
     [
         ({"torch": "1.0"}, "another version: torch 1.0, not "),
-        ({"goodness": "0.0"}, "another version: goodness 0.0, not "),
-        ({"source": "f" * 64}, r"another version: source f{12}… \(of commit 0123456789ab\), not .*--mixed-versions"),
-        ({"resumed": [{**versions(), "torch": "1.0"}]}, "another version: torch 1.0"),
+        ({"method_version": 0}, "another version: cumulative 0, not .*--mixed-versions"),
+        ({"resumed": [{**recorded("s1"), "torch": "1.0"}]}, "another version: torch .* then 1.0"),
         ({"data": {"sha256": "e" * 64}}, "other data: images, labels, split or order have the hash e{12}…, not d{12}…"),
     ],
 )
@@ -137,9 +136,9 @@ def test_another_version_or_other_data_is_refused(
     data = "d" * 64
     (finish if is_finished else begin)(cell, tmp_path, **{"data": {"sha256": data}, **facts})
     with pytest.raises(UserError, match=answer):
-        refuse_another(cell, tmp_path, versions(), data)
+        refuse_another(cell, tmp_path, data)
     if "data" not in facts:
-        refuse_another(cell, tmp_path, None, data)
+        refuse_another(cell, tmp_path, data, mixed_versions=True)
 
 
 def test_another_configuration_is_refused_by_its_first_difference(tmp_path: Path) -> None:
@@ -147,8 +146,8 @@ def test_another_configuration_is_refused_by_its_first_difference(tmp_path: Path
     (other,) = cells(7, changes={"optim.lr": 0.5})
     finish(other, tmp_path)
     with pytest.raises(UserError, match=r"optim\.lr 0\.5, not 0\.006\. It is not taken for the cell 'demo'"):
-        refuse_another(cell, tmp_path, versions(), None)
-    refuse_another(other, tmp_path, versions(), None)
+        refuse_another(cell, tmp_path, None)
+    refuse_another(other, tmp_path, None)
 
 
 def test_stage_1_is_the_same_whatever_stage_2_is_asked_for(tmp_path: Path) -> None:
@@ -156,11 +155,11 @@ def test_stage_1_is_the_same_whatever_stage_2_is_asked_for(tmp_path: Path) -> No
     (other,) = cells(7, changes={"readout.lr": 0.5}, readout=True)
     (alone,) = cells(7, changes={"readout.lr": 0.5})
     finish(first, tmp_path)
-    refuse_another(other, tmp_path, versions(), None)
+    refuse_another(other, tmp_path, None)
     finish(first, tmp_path, readout=True)
-    refuse_another(alone, tmp_path, versions(), None)
+    refuse_another(alone, tmp_path, None)
     with pytest.raises(UserError, match=r"readout\.lr 0\.001, not 0\.5.*\(rm -r \S*/run/readout\)"):
-        refuse_another(other, tmp_path, versions(), None)
+        refuse_another(other, tmp_path, None)
 
 
 def test_a_stage_1_in_the_place_of_stage_2_is_refused(tmp_path: Path) -> None:
@@ -169,7 +168,7 @@ def test_a_stage_1_in_the_place_of_stage_2_is_refused(tmp_path: Path) -> None:
         finish(cell, tmp_path, readout=readout)
     write_json(tmp_path / "run/readout/config.json", {**read_json(tmp_path / "run/readout/config.json"), "stage": "s1"})
     with pytest.raises(UserError, match="stage s1, not s2"):
-        refuse_another(cell, tmp_path, versions(), None)
+        refuse_another(cell, tmp_path, None)
 
 
 @pytest.mark.parametrize("line", ["{}", "5", '{"epoch": "x", "seconds": 1.0}', '{"epoch": 2}', '{"epoch": 1, "sec'])
@@ -230,7 +229,7 @@ def test_an_environment_that_is_none_is_as_good_as_missing(damage: dict[str, Any
     (cell,) = cells(7)
     finish(cell, tmp_path, **damage)
     with pytest.raises(UserError, match=r"no environment\.json"):
-        refuse_another(cell, tmp_path, versions(), None)
+        refuse_another(cell, tmp_path, None)
 
 
 def test_a_finished_run_that_does_not_say_how_it_was_made_is_refused(tmp_path: Path) -> None:
@@ -238,4 +237,4 @@ def test_a_finished_run_that_does_not_say_how_it_was_made_is_refused(tmp_path: P
     finish(cell, tmp_path)
     (tmp_path / "run" / "environment.json").unlink()
     with pytest.raises(UserError, match=r"no environment\.json"):
-        refuse_another(cell, tmp_path, versions(), None)
+        refuse_another(cell, tmp_path, None)

@@ -22,6 +22,7 @@ from goodness.sweep.run import Sweeper
 from goodness.sweep.sharing import Fixed, Measured
 from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted
+from goodness.versions import METHOD_VERSION
 from tiny_runs import blobs_at_hand
 
 FILES = ("results.md", "results.csv", "results.json")
@@ -227,8 +228,8 @@ def test_what_another_setting_made_is_refused_before_anything_starts(tmp_path: P
 
 def test_what_another_version_made_is_refused_or_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sweep(tmp_path, FakeEngine(), 1)
-    monkeypatch.setattr(run, "versions", lambda: {"goodness": "9.9"})
-    with pytest.raises(UserError, match=r"another version: goodness .*, not 9\.9.*--mixed-versions"):
+    monkeypatch.setitem(METHOD_VERSION, "cumulative", 99)
+    with pytest.raises(UserError, match=r"another version: cumulative 1, not 99.*--mixed-versions"):
         sweep(tmp_path, FakeEngine(), 1, 2)
     fake = FakeEngine()
     assert sweep(tmp_path, fake, 1, 2, mixed_versions=True).is_complete

@@ -220,7 +220,6 @@ def test_the_version_is_that_of_the_source_installed_or_not(monkeypatch: pytest.
         raise importlib.metadata.PackageNotFoundError(package)
 
     monkeypatch.setattr(importlib.metadata, "version", not_installed)
-    run.versions.cache_clear()
     assert environment(torch.device("cpu"), torch.float32, "")["goodness"] == goodness.__version__
     project = tomllib.loads((Path(SOURCE).parent / "pyproject.toml").read_text())["project"]
     assert project["version"] == goodness.__version__

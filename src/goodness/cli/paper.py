@@ -39,7 +39,7 @@ class PoolArgs:
     out: Path | None = None
     """Folder of the runs; runs/paper/SCALE by default. All tables share it."""
     mixed_versions: bool = False
-    """Accept runs that other versions of goodness or torch made; the tables say so."""
+    """Accept runs that other versions of a method or torch made; the tables say so."""
     json: bool = False
     """Print one JSON object."""
 

@@ -28,7 +28,7 @@ class PublishArgs:
     out: Path
     """Where to, such as results/paper-short."""
     mixed_versions: bool = False
-    """Accept runs of one preset that other versions of goodness or torch made; the page says so."""
+    """Accept runs of one preset that other versions of a method or torch made; the page says so."""
     figures: bool = True
     """Whether figures are drawn too."""
     json: bool = False

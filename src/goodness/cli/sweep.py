@@ -55,7 +55,7 @@ class SweepArgs:
     data_dir: Path | None = None
     """Where data sets are kept; else $GOODNESS_DATA, else the user's cache folder."""
     mixed_versions: bool = False
-    """Accept runs that other versions of goodness or torch made; the results say so."""
+    """Accept runs that other versions of a method or torch made; the results say so."""
     plugin: tuple[str, ...] = ()
     """Python modules or files to import first: where your own parts and suites register."""
     json: bool = False

@@ -15,10 +15,10 @@ import numpy as np
 
 from goodness.config import Config, Readout, differences, override, rule_name
 from goodness.errors import DAMAGE, RunError, UserError
-from goodness.runs import Run, environment_of
+from goodness.runs import Run, environment_of, software_of, unlike
 from goodness.stats import best_stability_bound, mean_and_std, paired_bootstrap
 from goodness.training.run import RunFolder
-from goodness.whole import VERSIONS, has_predictions, refuse_mixed_files
+from goodness.whole import has_predictions, refuse_mixed_files
 
 BANDS = (0.05, 0.1, 0.2, 0.5, 1.0)
 """Widths of the margin bands, in units of the cumulative score."""
@@ -116,10 +116,8 @@ def _of_one_kind(name: str, members: list[Run], tta: bool, missing: list[str]) -
             missing.append(f"{run.path} is left out: its data are not those of {first.path}")
         else:
             kept.append(run)
-    for version in VERSIONS:
-        seen = dict.fromkeys(str(environment_of(run).get(version))[:12] for run in kept if run.is_finished)
-        if len(seen) > 1:
-            missing.append(f"{name}: its runs are of different versions ({version}: {' and '.join(seen)})")
+    for version, seen in unlike(software_of(run) for run in kept if run.is_finished).items():
+        missing.append(f"{name}: its runs are of different versions ({version}: {seen})")
     return kept
 
 

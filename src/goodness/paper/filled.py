@@ -22,7 +22,7 @@ from goodness.paper.readers import Unreadable
 from goodness.paper.reduced import without_place
 from goodness.paper.same_data import SameData
 from goodness.paper.suites import PaperTable, all_seeds, is_left_out, runs_of, seeds_of
-from goodness.runs import Run, environment_of, lives_of, made_with
+from goodness.runs import Run, environment_of, software_of, unlike
 from goodness.stats import MeanAndStd, mean_and_std
 
 State = Literal["no runs", "not run", "running", "partial", "complete"]
@@ -82,8 +82,8 @@ class Filled:
     """What a reader must know of runs that are used: that other versions made some of them."""
     made_by: Sequence[str] = ()
     """Data, versions and devices of the runs, and where the data came from."""
-    sources: Sequence[str] = ()
-    """Hashes of the source code that made them: one, where all rows are of one version."""
+    unlike: Mapping[str, str] = field(default_factory=dict)
+    """Versions and precisions that differ between the runs."""
     margins: of.ByBlock = of.mined_anew
     """How the margins of Theorem 1 were read, of all runs in the same way."""
 
@@ -140,7 +140,7 @@ def fill(one: PaperTable, pool: Pool, seeds: Iterable[int] | None = None) -> Fil
         trouble=tuple(dict.fromkeys(filler.trouble)),
         notes=tuple(dict.fromkeys(filler.notes)),
         made_by=tuple(dict.fromkeys(filler.made_by)),
-        sources=tuple(dict.fromkeys(filler.sources)),
+        unlike=unlike(filler.software),
         margins=filler.margins,
     )
 
@@ -163,7 +163,7 @@ class _Filler:
         self.trouble: list[str] = []
         self.notes: list[str] = []
         self.made_by: list[str] = []
-        self.sources: list[str] = []
+        self.software: list[dict[str, str]] = []
         self.noted: set[Path] = set()
         self.known: dict[tuple[str, str], Ours] = {}
         self.same = SameData(pool)
@@ -272,5 +272,6 @@ class _Filler:
         origin = facts.get("data")
         where = without_place(str(origin.get("provenance", ""))) if isinstance(origin, Mapping) else ""
         read = f"; data: {where}" if where else ""
-        self.made_by.append(f"{data} were made by {made_with(facts)}, on {facts.get('device_name')}{read}")
-        self.sources += [str(life["source"]) for life in lives_of(run) if life.get("source")]
+        software = f"goodness {facts.get('goodness')}, torch {facts.get('torch')}, {facts.get('dtype')}"
+        self.made_by.append(f"{data} were made by {software}, on {facts.get('device_name')}{read}")
+        self.software.append(software_of(run))

@@ -67,7 +67,7 @@ class Pool:
     path: Path
     scale: Scale
     mixed_versions: bool = False
-    """Whether runs of different versions of goodness or torch may be averaged."""
+    """Whether runs of different versions of a method or torch may be averaged."""
     _rows: dict[tuple[frozenset[int], str, bool], Row] = field(default_factory=dict, repr=False, compare=False)
     _cells: dict[tuple[str, int, bool], Cell] = field(default_factory=dict, repr=False, compare=False)
 

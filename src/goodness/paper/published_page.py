@@ -20,7 +20,7 @@ from goodness.paper.writing import FORMATS, csv_text, markdown, title
 from goodness.presets import preset as preset_of
 from goodness.presets import presets
 from goodness.report.words import markdown_line
-from goodness.runs import Run, environment_of
+from goodness.runs import Run, environment_of, made_by
 from goodness.stats import mean_and_std
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import SCORES
@@ -136,7 +136,7 @@ def _about(pool: Pool, name: str) -> str:
         f"- seeds: {', '.join(map(str, sorted({run.config.seed for run in runs})))}",
         f"- hardware: {_counted(one.get('device_name') for one in facts)}",
         f"- versions: {_counted(_versions(one) for one in facts)}",
-        f"- source code (hash): {_counted(str(one.get('source'))[:12] for one in facts)}",
+        f"- methods: {', '.join(sorted({f'{made.method} {made.method_version}' for made in map(made_by, stages)}))}",
         f"- begun: {days[0]} to {days[-1]}" if days else "",
         "",
         "Made again, and read, by these; the first trains these runs and all the others that the tables need:",

@@ -27,7 +27,7 @@ from goodness.sweep.run import fill as run_cells
 from goodness.sweep.state import refuse_another
 from goodness.sweep.theory import has_theory, keep_theory
 from goodness.sweep.workers import WorkerEngine
-from goodness.training.run import choose_device, versions
+from goodness.training.run import choose_device
 
 TABLES, FIGURES = "tables", "figures"
 """Folders of the pool that hold what was made of its runs."""
@@ -189,7 +189,7 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
     """
     found = Taken()
     takers: dict[str, Pool] = {}
-    checked, accepted = to_check(needs), None if pool.mixed_versions else versions()
+    checked = to_check(needs)
     for path in publications:
         scale = about_publication(path).get("scale")
         if scale is None:
@@ -209,7 +209,7 @@ def found_in(publications: Sequence[Path], pool: Pool, needs: Needs) -> Taken:
             if lacks:
                 found.notes.append(f"{need[0]}, seed {need[1]}, is not taken from {path}: {lacks}")
                 continue
-            refuse_another(cell, there, accepted, None, instead=f"leave {path} out")
+            refuse_another(cell, there, None, mixed_versions=pool.mixed_versions, instead=f"leave {path} out")
             found.folders[cell.folder_name] = there
             takers[cell.folder_name] = other
     return found

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from goodness.paper.measured import Runs, is_papers_size, readout_accuracy, settings
-from goodness.runs import Run, lives_of, made_with
+from goodness.paper.measured import Runs, is_papers_size, readout_accuracy, setting, settings
+from goodness.runs import Run, software_of, unlike
 from goodness.stats import Interval, mean_interval
 
 Outcome = Literal["holds", "does not hold", "cannot be told yet"]
@@ -63,10 +63,8 @@ class Verdict(Measured):
 
     absent: tuple[str, ...] = ()
     """Presets that were not run and that no sentence names."""
-    sources: tuple[str, ...] = ()
-    """Hashes of the source code that made the runs; empty where it was one."""
     software: tuple[str, ...] = ()
-    """Versions of goodness and torch, and the precision; empty where all runs have the same."""
+    """Versions and precisions that differ between the runs."""
 
     @property
     def caveats(self) -> tuple[str, ...]:
@@ -74,8 +72,6 @@ class Verdict(Measured):
         more = f", ... ({len(self.absent)} in all)" if len(self.absent) > 6 else ""
         told = [f"Not run: {', '.join(self.absent[:6])}{more}."] if self.absent else []
         told += [f"Not at the paper's size: {self.size}."] if self.size else []
-        if self.sources:
-            told.append(f"Made by {len(self.sources)} versions of the source code: {', '.join(self.sources)}.")
         if self.software:
             told.append(f"Not made alike: {'; '.join(self.software)}.")
         return tuple(told)
@@ -126,12 +122,11 @@ class Finding:
         }
         if found.estimate is not None and any(other.values()):
             found = replace(found, size=settings(other))
-        lives = [life for run in self._runs(mine) for life in lives_of(run)]
+        software = unlike(software_of(run) for run in self._runs(mine) if setting(run))
         return replace(
             found,
             absent=self._absent(found, mine),
-            sources=_several(str(life["source"])[:12] for life in lives if life.get("source")),
-            software=_several(made_with(life) for life in lives),
+            software=tuple(f"{name} {versions}" for name, versions in software.items()),
         )
 
     def _absent(self, found: Verdict, mine: Runs) -> tuple[str, ...]:
@@ -150,12 +145,6 @@ class Finding:
         if not self.readout:
             return by_seed
         return {seed: run for seed, run in by_seed.items() if readout_accuracy(run) is not None}
-
-
-def _several(found: Iterable[str]) -> tuple[str, ...]:
-    """Each once; none where all are the same."""
-    each = sorted(set(found))
-    return tuple(each) if len(each) > 1 else ()
 
 
 def as_page(findings: Mapping[str, Finding]) -> str:

@@ -124,9 +124,8 @@ def remarks(filled: Filled) -> list[str]:
             f"{near} of {of} learned numbers lie near the paper's: within twice its deviation, at least 1 point, or a "
             "fifth of what is no percentage; differences in points are not counted."
         )
-    if len(filled.sources) > 1:
-        hashes = ", ".join(sorted(one[:12] for one in filled.sources))
-        told.append(f"The rows were made by different source code: {hashes}.")
+    if filled.unlike:
+        told.append(f"Not made alike: {'; '.join(f'{name} {versions}' for name, versions in filled.unlike.items())}.")
     told += [f"Runs on {line}." for line in filled.made_by]
     if any(OTHER_BYTES in line for line in filled.made_by):
         told.append(

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from goodness.errors import RunError, UserError
-from goodness.runs import Run, environment_of, lives_of
+from goodness.runs import Run, environment_of, software_of, unlike
 from goodness.stats import MeanAndStd, mean_and_std
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.state import difference, standing
@@ -32,8 +31,6 @@ DATA, TEST_ORDER = "data", "test images and their order"
 """Names of two of the facts that must be the same: hashes of all data and its split, and of what was scored."""
 REFUSED = "refused"
 """State of a cell that is finished and whose files cannot be used."""
-HASH = re.compile(r"\b[0-9a-f]{64}\b")
-"""Of which a reader sees the first letters."""
 
 
 def are_versions(trouble: str) -> bool:
@@ -133,12 +130,8 @@ def _row(members: list[Cell], folder: Path, mixed_versions: bool) -> Row:
     first = members[0]
     found = [_result(cell, folder) for cell in members]
     trouble, notes = [], []
-    facts = [one.facts for one in found if one.scores]
-    for key in dict.fromkeys(key for each in facts for key in each):
-        values = list(dict.fromkeys(str(each.get(key)) for each in facts))
-        if len(values) > 1:
-            words = f"{key}: {' and '.join(HASH.sub(lambda found: found[0][:12], value) for value in values)}"
-            (notes if mixed_versions and key in VERSIONS else trouble).append(words)
+    for key, words in unlike(one.facts for one in found if one.scores).items():
+        (notes if mixed_versions and key in VERSIONS else trouble).append(f"{key}: {words}")
     trained = {weights: one.seed for one in found for weights in one.trainings}
     twins = [{one.seed, trained[weights]} for one in found for weights in one.trainings if trained[weights] != one.seed]
     for pair in {tuple(sorted(pair)) for pair in twins}:
@@ -174,18 +167,15 @@ def _finished(cell: Cell, place: CellFolder, where: dict[str, Any]) -> CellResul
     scores: dict[str, float] = {}
     facts: dict[str, Any] = {}
     for stage, run in {"s1": place.run, **runs}.items():
-        wrong = difference(cell.config, run, None, None, stage)
+        wrong = difference(cell.config, run, None, stage, mixed_versions=True)
         if wrong:
             raise UserError(f"{run.path} holds a run with {wrong}")
-        result, lives = run.result, lives_of(run) or [{}]
+        result = run.result
         for name, score in refuse_mixed_files(run, place.run if stage == "s2" else None).items():
             scores[name.replace("accuracy", stage)] = score
-        for name in ("goodness", "torch", "source", "dtype"):
-            seen = dict.fromkeys(str(life.get(name)) for life in lives)
-            facts[name] = " then ".join(dict.fromkeys([*_parts(facts.get(name)), *seen]))
-        parts = [life.get("parts") for life in lives if life.get("parts") is not None]
-        facts["parts"] = " then ".join(dict.fromkeys([*_parts(facts.get("parts")), *map(str, parts)])) or None
-        facts[DATA] = lives[0].get("data", {}).get("sha256")
+        for name, value in software_of(run).items():
+            facts[name] = " then ".join(dict.fromkeys([*_parts(facts.get(name)), *_parts(value)]))
+        facts[DATA] = environment_of(run).get("data", {}).get("sha256")
         facts[f"epochs of {stage}"] = result["epochs"]
         facts[TEST_ORDER] = test_order(run)
     run = place.readout if runs else place.run

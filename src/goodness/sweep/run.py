@@ -46,7 +46,7 @@ from goodness.sweep.state import (
 from goodness.sweep.tables import RESULTS, write_results
 from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted
-from goodness.training.run import choose_device, versions
+from goodness.training.run import choose_device
 from goodness.training.signals import StopRequest
 
 TRIES = 2
@@ -170,14 +170,14 @@ def _take_over(
 
     A published run that lies here has no weights to go on from: where it lacks what is asked for now, it is set aside.
     """
-    accepted = None if plan.mixed_versions else versions()
+    mixed = plan.mixed_versions
     lacking: list[str] = []
     for cell in cells:
         path, source, wanted = folder / cell.folder_name, finished.get(cell.folder_name), data.get(_data_key(cell))
         if source is not None:
-            refuse_another(cell, source, accepted, wanted, instead=f"leave {source.parent} out")
+            refuse_another(cell, source, wanted, mixed_versions=mixed, instead=f"leave {source.parent} out")
         if is_published(path / "run") and (source is not None or standing(cell, path).state != "done"):
-            refuse_another(cell, path, accepted, wanted)
+            refuse_another(cell, path, wanted, mixed_versions=mixed)
             lacking.append(cell.folder_name)
     for cell in cells:  # of a copy that was cut short
         shutil.rmtree(folder / f".{cell.folder_name}{COMING}", ignore_errors=True)
@@ -190,7 +190,7 @@ def _take_over(
             continue
         coming = folder / f".{name}{COMING}"
         copy_contents(source, coming)
-        _leave_out_another_stage_2(asked[name], coming, accepted, data.get(_data_key(asked[name])))
+        _leave_out_another_stage_2(asked[name], coming, data.get(_data_key(asked[name])), mixed)
         if path.exists():
             _exchange(path, coming)
         else:
@@ -200,14 +200,14 @@ def _take_over(
         set_aside(folder / name, CellFolder(folder / name).run)
 
 
-def _leave_out_another_stage_2(cell: Cell, coming: Path, accepted: Mapping[str, Any] | None, data: str | None) -> None:
+def _leave_out_another_stage_2(cell: Cell, coming: Path, data: str | None, mixed_versions: bool) -> None:
     """A Stage 2 that was not asked for is copied along with its run, but not one that would be refused later: it would
     be in the way of the right one."""
     readout = CellFolder(coming).readout
     if "s2" in cell.stages or not readout.path.is_dir():
         return
     with contextlib.suppress(UserError, RunError):
-        if not difference(cell.config, readout, accepted, data, "s2"):
+        if not difference(cell.config, readout, data, "s2", mixed_versions=mixed_versions):
             return
     shutil.rmtree(readout.path)
 
@@ -251,9 +251,9 @@ def _carry_out(
 
 def _begin(cells: Iterable[Cell], plan: Plan, folder: Path, data: Mapping[DataKey, str]) -> None:
     """Refuse what lies there and is not of these cells, then write the plan down."""
-    accepted = None if plan.mixed_versions else versions()
     for cell in cells:
-        refuse_another(cell, folder / cell.folder_name, accepted, data.get(_data_key(cell)))
+        where, wanted = folder / cell.folder_name, data.get(_data_key(cell))
+        refuse_another(cell, where, wanted, mixed_versions=plan.mixed_versions)
     plan.write(folder)
 
 

@@ -7,19 +7,22 @@ import json
 import os
 import shlex
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+
+import torch
 
 from goodness.config import STAGE_2, Config, differences
 from goodness.durable import is_number, read_json, sync_folder, write_json
 from goodness.errors import RunError, UserError
 from goodness.own_parts import own_sources
-from goodness.runs import Run, environment_of, lives_of, load_config
+from goodness.runs import Run, environment_of, load_config, software_of
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.training.lock import LOCK, is_held
 from goodness.training.run import RunFolder
+from goodness.versions import METHOD, METHOD_VERSION
 
 State = Literal["waiting", "running", "stopped", "failed", "done"]
 """Not begun; a process works on it; begun, and can go on; its last process ended badly; all stages finished."""
@@ -58,12 +61,12 @@ def standing(cell: Cell, path: Path) -> Standing:
 
 
 def refuse_another(
-    cell: Cell, path: Path, versions: Mapping[str, Any] | None, data: str | None, *, instead: str = ""
+    cell: Cell, path: Path, data: str | None, *, mixed_versions: bool = False, instead: str = ""
 ) -> None:
     """Refuse a run that lies there and is not the one asked for, naming the first difference and what to do instead.
 
-    `versions` are those that it must have been made by, `data` the hash that its images must have; None accepts any.
-    A Stage 2 that is not asked for may be whatever it is.
+    `data` is the hash that its images must have; None accepts any. `mixed_versions` accepts other software than
+    today's. A Stage 2 that is not asked for may be whatever it is.
     """
     folder = CellFolder(path)
     asked = [("s1", folder.run, path)]
@@ -71,7 +74,7 @@ def refuse_another(
     for stage, run, removed in asked:
         if not (run.path / "config.json").is_file():
             continue
-        trouble = difference(cell.config, run, versions, data, stage)
+        trouble = difference(cell.config, run, data, stage, mixed_versions=mixed_versions)
         if trouble:
             instead = instead or f"choose another --out, or remove it (rm -r {shlex.quote(str(removed))})"
             raise UserError(
@@ -85,7 +88,7 @@ VERSION = "another version: "
 """How the difference begins that --mixed-versions accepts."""
 
 
-def difference(asked: Config, run: Run, versions: Mapping[str, Any] | None, data: str | None, stage: str = "s1") -> str:
+def difference(asked: Config, run: Run, data: str | None, stage: str = "s1", *, mixed_versions: bool = False) -> str:
     """The first thing in which a run is not this stage of what is asked for, in words; empty where there is none.
 
     Whatever Stage 2 is to follow, Stage 1 is the same: its settings for it do not count. Where versions count, so do
@@ -102,12 +105,13 @@ def difference(asked: Config, run: Run, versions: Mapping[str, Any] | None, data
     facts = environment_of(run)
     if not facts and run.is_finished:
         return "no environment.json that can be read, which says how it was made"
-    asked_for = {} if versions is None else {**versions, "parts": own_sources(asked)}
-    for life in lives_of(run):
-        about = {"source": f" (of commit {str(life.get('commit'))[:12]})", "parts": " (the files of your own parts)"}
-        for name, wanted in asked_for.items():
-            if life.get(name) != wanted:
-                return f"{VERSION}{name} {_short(life.get(name))}{about.get(name, '')}, not {_short(wanted)}"
+    if facts and not mixed_versions:
+        made, method = software_of(run), METHOD[run.stage]
+        now = {method: METHOD_VERSION[method], "torch": torch.__version__, "parts": own_sources(asked)}
+        for name, wanted in now.items():
+            if made.get(name) != str(wanted):
+                about = " (the files of your own parts)" if name == "parts" else ""
+                return f"{VERSION}{name} {_short(made.get(name))}{about}, not {_short(wanted)}"
     found = facts.get("data", {}).get("sha256") if facts else data
     if data is not None and found != data:
         return f"other data: images, labels, split or order have the hash {_short(found)}, not {_short(data)}"

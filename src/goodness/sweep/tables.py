@@ -10,6 +10,7 @@ from typing import Any
 from goodness.durable import write_durably, write_json
 from goodness.stats import MeanAndStd
 from goodness.sweep.collect import SCORES, Results, Row
+from goodness.versions import METHOD_VERSION
 
 RESULTS = "results.md"
 
@@ -103,13 +104,11 @@ def remarks(results: Results) -> list[str]:
     for row in results.rows:
         for cell in row.found:
             facts = cell.facts
-            words = f"goodness {facts['goodness']}, torch {facts['torch']}, {facts['dtype']}, on {cell.device}"
+            words = ", ".join(f"{name} {facts[name]}" for name in (*METHOD_VERSION, "torch") if name in facts)
+            words += f", {facts['dtype']}, on {cell.device}"
             made.setdefault(words, set()).add(f"{row.data}, {row.epochs} epochs")
     told += [f"every run with {', '.join(common)}"] if common else []
     told += [f"{', '.join(sorted(of))}: {words}" for words, of in made.items()]
-    sources = {cell.facts["source"] for row in results.rows for cell in row.found}
-    if len(sources) > 1:
-        told.append("the rows were made by different source code: " + ", ".join(sorted(one[:12] for one in sources)))
     return told
 
 

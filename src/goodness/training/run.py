@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     Numbers = ArrayLike | Tensor
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_NOT_LEARNING = {"bench", "cli", "demo.py", "own_parts.py", "paper", "predicted.py", "presets", "report", "sweep"}
-_NOT_LEARNING |= {"whole.py"}
 _CHECKPOINTS = "checkpoints"
 _BACKBONE = "backbone.json"
 _DRIVER = Path("/sys/module/nvidia/version")
@@ -249,10 +247,12 @@ def choose_dtype(device: torch.device) -> tuple[torch.dtype, str]:
 
 def environment(device: torch.device, dtype: torch.dtype, dtype_reason: str) -> dict[str, Any]:
     """What a reader of the results needs to know about where they came from; ready for JSON."""
+    from goodness import __version__  # of the source that runs, installed or not; that module imports this one
+
     commit, is_dirty = _source_commit()
     is_cuda = device.type == "cuda"
     return {
-        "goodness": versions()["goodness"],
+        "goodness": __version__,
         "python": platform.python_version(),
         "torch": str(torch.__version__),
         "numpy": np.__version__,
@@ -268,7 +268,6 @@ def environment(device: torch.device, dtype: torch.dtype, dtype_reason: str) -> 
         "driver": _driver_version() if is_cuda else None,
         "dtype": str(dtype).removeprefix("torch."),
         "dtype_reason": dtype_reason,
-        "source": versions()["source"],
         "commit": commit,
         "commit_is_dirty": is_dirty,
         "command": _as_typed(sys.argv),
@@ -331,24 +330,6 @@ def _as_array(values: Numbers) -> np.ndarray:
         values = values.detach().to("cpu")
         return (values.float() if values.dtype in (torch.bfloat16, torch.float16) else values).numpy()
     return np.asarray(values)
-
-
-@functools.cache
-def versions() -> dict[str, str | None]:
-    """What of the software decides a run's numbers: runs that differ here are not of one kind."""
-    from goodness import __version__  # of the source that runs, installed or not; that module imports this one
-
-    return {"goodness": __version__, "torch": str(torch.__version__), "source": _source_sha256()}
-
-
-def _source_sha256() -> str:
-    """A hash of the code that learns and measures: this package without what names, arranges, times and shows runs."""
-    digest = hashlib.sha256()
-    for file in sorted(_PACKAGE.rglob("*.py")):
-        name = file.relative_to(_PACKAGE)
-        if name.parts[0] not in _NOT_LEARNING:
-            digest.update(f"{name.as_posix()}\n".encode() + file.read_bytes())
-    return digest.hexdigest()
 
 
 def _version(package: str) -> str | None:
