@@ -201,6 +201,12 @@ def made_by(run: Run) -> Made:
     return method_of(environment_of(run), run.stage)
 
 
+def health_versions(runs: Iterable[Run]) -> list[str]:
+    """Of block health, where these runs have several: its columns then differ in meaning."""
+    found = sorted({str(made_by(run).health_version) for run in runs if run.stage == "s1"})
+    return found if len(found) > 1 else []
+
+
 def software_of(run: Run) -> dict[str, str]:
     """What decides a run's numbers beside its configuration and data: its method's version under the method's name,
     torch's, the precision, and the hash of the user's own parts; `a then b` where it was resumed under another."""

@@ -175,6 +175,14 @@ def test_runs_of_other_versions_are_compared_and_said_to_be(runs: dict[str, Run]
     assert any("different versions (torch: " in line and "2.0.0" in line for line in found["missing"])
 
 
+def test_block_health_of_two_versions_is_not_averaged_and_the_accuracy_is(runs: dict[str, Run], tmp_path: Path) -> None:
+    other = copied(runs["lcff-dense 2"], tmp_path / "other")
+    change(other, "environment.json", health_version=2)
+    (group,) = compare([runs["lcff-dense 1"], other])["groups"]
+    assert (group["sep_cur"], group["accuracy"]["n"]) == (None, 2)
+    assert compare([other])["groups"][0]["sep_cur"] is not None
+
+
 def test_the_same_seed_twice_counts_once(runs: dict[str, Run], tmp_path: Path) -> None:
     twin = copied(runs["gamma0-dense 1"], tmp_path / "twin")
     found = compare([runs["gamma0-dense 1"], twin, runs["lcff-dense 1"]])

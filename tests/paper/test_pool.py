@@ -17,6 +17,7 @@ from goodness.errors import UserError
 from goodness.paper import extras
 from goodness.paper import measured as of
 from goodness.paper.filled import fill
+from goodness.paper.judged import judge_all
 from goodness.paper.numbers import Cell as PaperCell
 from goodness.paper.numbers import cell
 from goodness.paper.pool import Pool, default_pool
@@ -143,6 +144,33 @@ def test_rows_of_different_versions_are_said_to_be(copied: Pool) -> None:
     filled = fill(table, again(copied))
     assert filled.unlike == {"cumulative": "1 and 2"}
     assert "cumulative 1 and 2" in " ".join(remarks(filled))
+
+
+def test_block_health_of_two_versions_has_no_mean_and_the_accuracy_has_one(copied: Pool) -> None:
+    row, seeds = "gamma=0 (purely local, validation-selected)", [42, 123]
+    found = fill(paper_table("freeriding"), copied, seeds).ours
+    assert found[row, "sep_cur_nl (L3)"].score.n == found[row, "Val"].score.n == 2
+    spoil(place(copied, "gamma0", 123) / "environment.json", health_version=2)
+    mixed = fill(paper_table("freeriding"), again(copied), seeds)
+    assert (mixed.ours[row, "sep_cur_nl (L3)"].score, mixed.ours[row, "sep_cur_nl (L3)"].why) == (None, "refused")
+    assert mixed.ours[row, "Val"].score == found[row, "Val"].score
+    assert any("1 and 2" in line for line in mixed.trouble)
+
+
+def test_findings_and_figures_hold_no_block_health_of_two_versions_beside_each_other(copied: Pool) -> None:
+    riding = extras.findings()["accumulation-makes-blocks-ride"]
+    before, _ = riding.read(copied)
+    spoil(place(copied, "lcff", 42) / "environment.json", health_version=2)
+    runs, left_out = riding.read(again(copied))
+    assert any("block health" in line for line in left_out)
+    for preset, seed in (("gamma0", 42), ("gamma0", 123), ("lcff", 42)):
+        run = runs[preset][seed]
+        assert of.deepest_separation(before[preset][seed]) is not None
+        assert (of.deepest_separation(run), of.blocks(run), of.health(run)) == (None, [], {})
+        assert of.accuracy(run) == of.accuracy(before[preset][seed])
+        assert of.readout_accuracy(run) == of.readout_accuracy(before[preset][seed])
+    outcomes = {one.finding.name: one.verdict.outcome for one in judge_all(again(copied))}
+    assert outcomes["accumulation-makes-blocks-ride"] == "cannot be told yet"
 
 
 def test_another_test_order_is_refused_within_a_mean_and_between_rows(copied: Pool) -> None:

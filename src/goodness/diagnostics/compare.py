@@ -15,7 +15,7 @@ import numpy as np
 
 from goodness.config import Config, Readout, differences, override, rule_name
 from goodness.errors import DAMAGE, RunError, UserError
-from goodness.runs import Run, environment_of, software_of, unlike
+from goodness.runs import Run, environment_of, health_versions, software_of, unlike
 from goodness.stats import best_stability_bound, mean_and_std, paired_bootstrap
 from goodness.training.run import RunFolder
 from goodness.whole import has_predictions, refuse_mixed_files
@@ -202,6 +202,9 @@ def _describe(
                 deepest.append([_finite(block["sep_cur"]) for block in blocks])
         except (TypeError, KeyError, AttributeError, ValueError):
             missing.append(f"{run.path}: its result.json is not what a run writes")
+    if deepest and (versions := health_versions(run for run in members if run.is_finished)):
+        missing.append(f"{name}: block health of different versions is not averaged ({' and '.join(versions)})")
+        deepest = []
     margins = np.concatenate([one.margins for one in found.values()]) if found else None
     return {
         "name": name,

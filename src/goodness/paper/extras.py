@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from goodness.errors import DAMAGE, RunError
+from goodness.paper.measured import WithoutHealth
 from goodness.paper.pool import Need, Needs, Pool
 from goodness.paper.same_data import SameData
 from goodness.paper.scales import Scale
 from goodness.paper.suites import SEEDS, PaperTable, paper_tables
-from goodness.runs import Run
+from goodness.runs import Run, health_versions
 from goodness.sweep.cell import Cell
 from goodness.sweep.collect import are_versions
 
@@ -50,7 +51,8 @@ class Extra:
 
     def read(self, pool: Pool, seeds: Sequence[int] | None = None) -> tuple[dict[str, dict[int, Run]], list[str]]:
         """The runs that it compares, all that the pool has for it or those of these seeds, and what was left out, each
-        with the reason: runs that do not belong together, and those on other data than the first."""
+        with the reason: runs that do not belong together, those on other data than the first, and block health of
+        several versions."""
         found: dict[str, dict[int, Run]] = {}
         left_out: list[str] = []
         same = SameData(pool)
@@ -63,6 +65,11 @@ class Extra:
                     left_out.append(f"{preset}, seed {seed} ({why})")
             if runs:
                 found[preset] = runs
+        if versions := health_versions(run for runs in found.values() for run in runs.values()):
+            left_out.append(f"block health, which is of different versions ({' and '.join(versions)})")
+            found = {
+                name: {seed: WithoutHealth(run.path, run) for seed, run in by.items()} for name, by in found.items()
+            }
         return found, left_out
 
     def shown(self, pool: Pool, seeds: Sequence[int] | None = None) -> dict[Need, bool]:

@@ -22,7 +22,7 @@ from goodness.paper.readers import Unreadable
 from goodness.paper.reduced import without_place
 from goodness.paper.same_data import SameData
 from goodness.paper.suites import PaperTable, all_seeds, is_left_out, runs_of, seeds_of
-from goodness.runs import Run, environment_of, software_of, unlike
+from goodness.runs import Run, environment_of, health_versions, software_of, unlike
 from goodness.stats import MeanAndStd, mean_and_std
 
 State = Literal["no runs", "not run", "running", "partial", "complete"]
@@ -168,8 +168,9 @@ class _Filler:
         self.known: dict[tuple[str, str], Ours] = {}
         self.same = SameData(pool)
         presets = {cell.preset for cell in one.cells if cell.metric in readers.MARGINS}
-        every = (pool.run(*need) for need in one.needs(pool.scale, seeds) if need[0] in presets)
-        self.margins = of.margins(run for run in every if run is not None)
+        runs = [(need[0], run) for need in one.needs(pool.scale, seeds) if (run := pool.run(*need)) is not None]
+        self.margins = of.margins(run for preset, run in runs if preset in presets)
+        self.health = " and ".join(health_versions(run for _, run in runs))  # empty where it is one
 
     def ours(self, cell: Cell) -> Ours:
         key = cell.row, cell.column
@@ -184,6 +185,9 @@ class _Filler:
         rule = derived(cell)
         if not wanted:  # of a seed that was not asked for
             return Ours(why="not run")
+        if self.health and cell.metric in readers.HEALTH:
+            self.trouble.append(f"Block health is of different versions ({self.health})")
+            return Ours(wanted=wanted, why=REFUSED)
         try:
             if isinstance(rule, InTable):
                 return Ours(values={DERIVED: rule.value(self._mean)})

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,6 +29,17 @@ ByBlock: TypeAlias = Callable[[Run], list[float]]
 """How a measure is read of a run, block after block; empty where there is none."""
 
 
+@dataclass(frozen=True)
+class WithoutHealth(Run):
+    """A run whose block health cannot be held against that of the others: the rest of it can."""
+
+    whole: Run
+
+    @property
+    def readout(self) -> Run | None:
+        return self.whole.readout
+
+
 def result(run: Run) -> dict[str, Any]:
     """result.json; empty where the run is not finished or the file is of no use."""
     try:
@@ -39,11 +51,13 @@ def result(run: Run) -> dict[str, Any]:
 def blocks(run: Run) -> list[dict[str, Any]]:
     """Health of each block on the test images."""
     found = result(run).get("health", {}).get("test")
-    return found if isinstance(found, list) else []
+    return found if isinstance(found, list) and not isinstance(run, WithoutHealth) else []
 
 
 def health(run: Run) -> dict[str, Any]:
     """health.json: what the blocks' numbers in result.json leave out (early exit, examples of attenuation)."""
+    if isinstance(run, WithoutHealth):
+        return {}
     try:
         found = read_json(run.path / "health.json")
     except (RunError, OSError):
@@ -168,6 +182,8 @@ def lines(run: Run) -> list[dict[str, Any]]:
 def over_epochs(run: Run, part: str, name: str) -> list[tuple[int, list[float]]]:
     """Epoch (from 1) and one measure by block; `part` is train or val."""
     found = []
+    if isinstance(run, WithoutHealth):
+        return found
     for line in lines(run):
         epoch, of_part = line.get("epoch"), line.get(part)
         values = numbers(of_part.get("blocks"), name) if isinstance(of_part, Mapping) else []

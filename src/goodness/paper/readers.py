@@ -344,3 +344,5 @@ MARGINS: Mapping[str, Callable[[Run, Cell, list[float]], float]] = {
     "attenuation": _attenuation,
 }
 """What is read from the margins of Theorem 1, which a table has of all its runs in one way."""
+HEALTH = OF_BLOCKS | MARGINS.keys() | {"experts"}
+"""Metrics of block health, which a table has of one version alone."""
