@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
-from goodness.paper.measured import Runs, is_papers_size, readout_accuracy, settings
+from goodness.paper.measured import Runs, is_papers_size, readout_accuracy, setting, settings
 from goodness.runs import Run, software_of, unlike
 from goodness.stats import Interval, mean_interval
 
@@ -122,7 +122,7 @@ class Finding:
         }
         if found.estimate is not None and any(other.values()):
             found = replace(found, size=settings(other))
-        software = unlike(software_of(run) for run in self._runs(mine))
+        software = unlike(software_of(run) for run in self._runs(mine) if setting(run))
         return replace(
             found,
             absent=self._absent(found, mine),
