@@ -15,12 +15,15 @@ import torch
 from goodness.config import STAGE_2, Config, differences, override, to_dict
 from goodness.data import sources
 from goodness.data.augment import recipes
-from goodness.data.images import ImageData
+from goodness.data.images import ImageData, Split
 from goodness.data.text import TextData
 from goodness.durable import read_json, write_json
 from goodness.errors import ConfigError, RunError, UserError
 from goodness.idle import idle_settings
+from goodness.methods.base import combined
+from goodness.methods.build import evidence_of
 from goodness.model.network import build_stem, shapes_by_depth
+from goodness.model.networks import output_shapes
 from goodness.own_parts import own_sources
 from goodness.predict import class_scores, goodness_of, readout_scores
 from goodness.presets import preset
@@ -28,6 +31,7 @@ from goodness.refusals import (
     refuse_a_readout_too_large,
     refuse_other_classes,
     refuse_other_data,
+    refuse_other_images,
     refuse_pictures_recipe,
     refuse_texts_as_images,
     refuse_what_cannot_be_built,
@@ -36,6 +40,7 @@ from goodness.refusals import (
 from goodness.runs import READOUT, Run, frozen_backbone, is_readout, load_config, place_of_run
 from goodness.tensor_file import weights_sha256
 from goodness.training.backprop import Backprop
+from goodness.training.local import LocalLearning, facts_of, health_by_evidence
 from goodness.training.loop import Listener, Loop, accuracy_row
 from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment
 from goodness.training.signals import StopRequest
@@ -168,6 +173,8 @@ def readout(
         raise UserError(f"a readout takes its run as it is; only readout.* and keep.* can be set, not {foreign[0]}")
     if "readout.augment" in (changes or {}) and isinstance(sources.find(config.data), TextData):
         refuse_pictures_recipe(config)  # all else is the run's own, and it was trained with it
+    if run.is_of_a_method:
+        raise UserError(f"{run.path} was trained by {run.config.method.kind}; Stage 2 is for method cumulative")
     if run.stage != "s1":
         what = (
             "a readout itself" if run.stage == "s2" else "trained by backpropagation: there are no hypotheses to read"
@@ -234,8 +241,8 @@ def evaluate(
         raise UserError(f"unknown split '{split}'; choose train, val or test")
     if blocks is not None and run.stage != "s1":
         raise UserError("--blocks is for Stage 1: a readout and a backpropagation control use all blocks")
-    if blocks is not None and not 1 <= blocks <= config.model.blocks:
-        raise UserError(f"--blocks must lie in 1..{config.model.blocks}, got {blocks}")
+    if blocks is not None and not 1 <= blocks <= (most := blocks_of(run)):
+        raise UserError(f"--blocks must lie in 1..{most}, got {blocks}")
     chosen = choose_device(device)
     data = load_data(config, data_dir or _remembered_data_dir(run.path))
     if tta and not data.flips:
@@ -251,6 +258,14 @@ def evaluate(
             refuse_other_data(stripped, data, run)
             scores = class_scores(stripped, rows.images, tta=tta, dtype=dtype)
             return {**where, **_accuracies(scores, rows.labels, config)}
+        if run.is_of_a_method:
+            method = run.method(weights, str(chosen))
+            refuse_other_images(run, data)
+            evidence = evidence_of(method, rows.images, tta=tta, dtype=dtype)
+            some = evidence if blocks is None else evidence[:blocks]
+            given = method.weights.cpu() if blocks is None else method.decide(some[:, :0], rows.labels[:0].cpu())
+            row = accuracy_row(combined(some, given), rows.labels.cpu(), len(some))
+            return {**where, **_named(row)}
         network = run.network(weights, str(chosen))
         refuse_other_data(network, data, run)
         if run.stage == "s2":
@@ -264,9 +279,35 @@ def evaluate(
 
 
 def _accuracies(scores: torch.Tensor, labels: torch.Tensor, config: Config) -> dict[str, Any]:
-    row = accuracy_row(scores.cpu(), labels.cpu(), config.model.blocks)
+    return _named(accuracy_row(scores.cpu(), labels.cpu(), config.model.blocks))
+
+
+def _named(row: Mapping[str, Any]) -> dict[str, Any]:
     found = {"blocks_used": row["blocks"], "accuracy": row["top1"], "n": row["n"]}
     return found | ({"top5": row["top5"]} if "top5" in row else {})
+
+
+def health_of_method(
+    run: Run, data: ImageData | Split | None = None, *, split: str = "test", tta: bool = False, device: str = "cpu"
+) -> dict[str, Any]:
+    """Block health of a run of a method other than the paper's; see `health`."""
+    chosen = choose_device(device)
+    method = run.method(device=str(chosen))
+    if data is None:
+        data = load_data(run.config, _remembered_data_dir(run.path))
+        refuse_other_images(run, data)
+    names = data.classes if isinstance(data, ImageData) else run.class_names
+    rows = data.split(split) if isinstance(data, ImageData) else data
+    if not len(rows):
+        raise UserError(f"the {split} split is empty")
+    with prepared(chosen, run.config.deterministic):
+        evidence = evidence_of(method, rows.images, tta=tta, dtype=choose_dtype(chosen)[0])
+    return health_by_evidence(evidence, rows.labels.cpu(), method.weights.cpu(), run.config, split, names, tta)
+
+
+def blocks_of(run: Run) -> int:
+    """How many blocks a run's network has."""
+    return len(run.method().blocks) if run.is_of_a_method else run.config.model.blocks
 
 
 def load(path: str | os.PathLike[str]) -> Run:
@@ -339,6 +380,11 @@ def _one_thread() -> Iterator[None]:
 
 def suitable_threads(config: Config, data: ImageData) -> int:
     """One where tensors are so small that threads wait for each other more than they work; else what torch has."""
+    if not config.is_cumulative:
+        facts = facts_of(data)
+        blocks = config.network.build(config.method.enters(facts), facts, config)
+        largest = max(math.prod(shape) for shape in output_shapes(blocks, config.method.enters(facts)))
+        return 1 if min(config.batch, len(data.train)) * largest < SMALL else torch.get_num_threads()
     with torch.device("meta"):
         _, width, grid = build_stem(config.model, data.shape)
     largest = max(width * math.prod(grid) for width, grid in shapes_by_depth(config.model, width, grid))
@@ -360,7 +406,7 @@ def _go(
     threads = suitable_threads(config, data) if is_small else None
     settings = prepared(device, config.deterministic, threads)
     with settings, StopRequest() as stop, contextlib.ExitStack() as sinks:
-        facts = {**environment(device, dtype, reason), **recorded(Run(folder.path).stage)}
+        facts = {**environment(device, dtype, reason), **_recorded(config, Run(folder.path).stage)}
         if (own := own_sources(config)) is not None:
             facts["parts"] = own
         facts["data"] = {"provenance": data.provenance, "dir": str(sources.cache_dir(data_dir).resolve())}
@@ -377,13 +423,18 @@ def _go(
     return Run(folder.path)
 
 
+def _recorded(config: Config, stage: str) -> dict[str, Any]:
+    return recorded(stage) if config.is_cumulative else recorded(stage, config.method.kind, config.method.version)
+
+
 def _stage(folder: RunFolder, config: Config, data: ImageData, **how: Any) -> Loop:
     """What a run's folder and configuration ask for."""
     if is_readout(folder.path):
         network = frozen_backbone(Run(folder.path), how["device"])
         refuse_other_data(network, data)
         return Stage2(config, data, folder, network=network, **how)
-    return (Backprop if config.trainer == "backprop" else Stage1)(config, data, folder, **how)
+    kind = Backprop if config.trainer == "backprop" else Stage1 if config.is_cumulative else LocalLearning
+    return kind(config, data, folder, **how)
 
 
 def _with_earlier_lives(folder: RunFolder, config: Config, facts: dict[str, Any], listen: Listener) -> dict[str, Any]:

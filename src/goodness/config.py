@@ -20,16 +20,29 @@ from goodness.local.negatives import Teacher
 from goodness.local.routing import Balance  # noqa: F401  (registers its terms)
 from goodness.local.supcon import SupCon  # noqa: F401  (registers the term)
 from goodness.local.terms import Aspects, Block
+from goodness.methods.cumulative_part import CumulativePart
+from goodness.methods.known import mono_forward  # noqa: F401  (registers all methods)
 from goodness.model.head import AspectGoodness
 from goodness.model.hybrid import Hybrid
 from goodness.model.label import Scale
+from goodness.model.networks import Backbone
 from goodness.model.plain_cnn import ConvStages  # noqa: F401  (registers the block)
 from goodness.model.pyramid import Pyramid  # noqa: F401  (registers the block)
-from goodness.parts import BlockPart, GoodnessPart, LabelPart, NegativesPart, Part, Rule, Term
+from goodness.parts import (
+    BlockPart,
+    GoodnessPart,
+    LabelPart,
+    MethodPart,
+    NegativesPart,
+    NetworkPart,
+    Part,
+    Rule,
+    Term,
+)
 
 C = TypeVar("C")
 
-FORMAT = 5
+FORMAT = 6
 """Of config.json. Goes up when a field is added; its default must then mean what older runs did."""
 
 
@@ -74,19 +87,22 @@ class Model:
 class Optim:
     """Every block's own optimiser, its schedule, and the moving average of its weights."""
 
-    kind: Literal["adamw", "muon"] = "adamw"
+    kind: Literal["adamw", "muon", "adam", "sgd"] = "adamw"
     """AdamW, or Muon for the matrices and filters of stem and bodies (the rest, label vectors and heads too, stays
-    with AdamW): its update is the momentum with all singular values made about one."""
+    with AdamW): its update is the momentum with all singular values made about one. Methods other than the paper's
+    can also take Adam or SGD, whose weight decay is part of the gradient."""
     lr: float = 1e-3
     """Peak learning rate."""
+    schedule: Literal["cosine", "linear", "constant"] = "cosine"
+    """What follows the warm-up: a cosine or a line to zero, or the peak all along."""
     warmup: float = 15 / 362
-    """Share of the training over which the learning rate rises; a cosine to zero follows."""
+    """Share of the training over which the learning rate rises."""
     weight_decay: float = 0.05
-    """Decoupled weight decay, on matrices only."""
+    """Weight decay, on matrices only."""
     betas: tuple[float, float] = (0.9, 0.999)
-    """AdamW's two decay rates."""
+    """Decay rates of AdamW and Adam."""
     momentum: float = 0.95
-    """Muon's decay rate."""
+    """Decay rate of Muon and SGD."""
     clip: float = 1.0
     """Largest gradient norm of a block; 0 switches clipping off."""
     sam: float = 0.0
@@ -172,6 +188,10 @@ class Config:
     data: str = "cifar10"
     """Data set: digits, mnist, fashion-mnist, cifar10, cifar100, tiny-imagenet, folder:PATH; texts imdb, newsgroups,
     ag-news, texts:PATH."""
+    method: MethodPart = field(default_factory=CumulativePart)
+    """The method of local learning: cumulative is the paper's."""
+    network: NetworkPart = field(default_factory=Backbone)
+    """The network of methods other than cumulative; backbone is the paper's, as `model` describes it."""
     seed: int = 42
     """Seeds initial weights, batch order, augmentation and mining. The split has its own."""
     epochs: int = 362
@@ -269,6 +289,7 @@ class Config:
             raise ConfigError(f"optim.betas must lie in [0, 1), got {self.optim.betas}")
         if self.step.handoff == "after_update" and self.step.mode == "fused":
             raise ConfigError("step.handoff after_update needs step.mode sequential: fused updates all blocks at once")
+        self._check_method()
         used = {name for name, term in self.objective.items() if term.weight != 0}
         if not used and self.trainer == "ff":
             raise ConfigError("objective has no term with a weight: give one, such as --objective.block.weight 1")
@@ -290,6 +311,34 @@ class Config:
                 term.check_model(self.model)
         return self
 
+    @property
+    def is_cumulative(self) -> bool:
+        """Whether it is the paper's method, with settings of its own all over the configuration."""
+        return isinstance(self.method, CumulativePart)
+
+    def _check_method(self) -> None:
+        """Refuse settings of another method than the one chosen."""
+        self.method.check()
+        self.network.check()
+        plain, at_the_papers = Config(), list(OF_THE_PAPER)
+        if self.is_cumulative:
+            if self.network != plain.network:
+                raise ConfigError(f"network '{self.network.kind}' is for other methods; cumulative has model.*")
+            if self.optim.kind in ("adam", "sgd"):
+                raise ConfigError(f"optim.kind {self.optim.kind} is for other methods; cumulative has adamw and muon")
+            return
+        if self.trainer != "ff":
+            raise ConfigError(f"trainer {self.trainer} goes with method cumulative; take --method backprop")
+        at_the_papers += [] if isinstance(self.network, Backbone) else ["model"]
+        changed = [name for name in at_the_papers if getattr(self, name) != getattr(plain, name)]
+        if changed:
+            raise ConfigError(f"{changed[0]} is a setting of method cumulative, and the method is {self.method.kind}")
+
+
+CHOOSING = ("method", "network")
+"""Fields that are set before all others: choosing one resets what a preset said of another."""
+OF_THE_PAPER = ("rule", "negatives", "objective", "beta", "eta", "history")
+"""Settings of method cumulative."""
 
 NAMED_RULES: dict[str, Rule] = {
     "local": Constant(gamma=0.0),
@@ -338,9 +387,19 @@ def override(config: C, changes: Mapping[str, Any]) -> C:
 
     A part is changed by its name or by an instance; naming a term that is not there adds it; None takes a term away.
     """
-    for path, value in changes.items():
+    for path, value in sorted(changes.items(), key=lambda one: one[0] not in CHOOSING):
         config = _set(config, path.split("."), value, path)
+        if path in CHOOSING and isinstance(config, Config):
+            config = without_foreign_settings(config)
     return config
+
+
+def without_foreign_settings(config: Config) -> Config:
+    """A configuration whose method or network has just been chosen, less what a preset set for the paper's."""
+    if config.is_cumulative:
+        return config
+    plain, names = Config(), [*OF_THE_PAPER, *([] if isinstance(config.network, Backbone) else ["model"])]
+    return dataclasses.replace(config, **{name: getattr(plain, name) for name in names}, views=1)
 
 
 def _set(node: Any, names: list[str], value: Any, path: str) -> Any:

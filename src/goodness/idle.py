@@ -65,10 +65,12 @@ def idle_settings(config: Config, classes: int | None = None) -> list[Idle]:
 def idle_facts(config: Config, classes: int | None = None) -> list[Fact]:
     """Every setting that does nothing in this configuration, at whatever value; a field that stands for a whole part
     (`rule`, or a term's `weight`) speaks for all settings of that part."""
+    if not config.is_cumulative:
+        return []
     facts = [*_in_backprop(config)] if config.trainer == "backprop" else [*_in_forward_forward(config, classes)]
     facts += _in_shape(config)
     if config.optim.kind != "muon":
-        facts.append(Fact("optim.momentum", "it is Muon's, and optim.kind is adamw"))
+        facts.append(Fact("optim.momentum", "it is Muon's and SGD's, and optim.kind is adamw"))
     for name, term in _terms(config):
         if _is_off(term, config):
             why = f"{name}.weight is 0, so that the term is off"

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from goodness.config import Config
     from goodness.local.facts import Facts, Past
     from goodness.local.negatives import Mining
+    from goodness.methods.base import Method
     from goodness.model.block import GoodnessHead
 
 Kind = TypeVar("Kind", bound=type)
@@ -230,12 +231,50 @@ class LabelPart(Part):
         raise NotImplementedError
 
 
+class ImageFacts(NamedTuple):
+    """What a network and a method may know of the data."""
+
+    shape: tuple[int, ...]
+    """Of one example."""
+    classes: int
+    mean: tuple[float, ...]
+    """Per channel, of examples in [0, 1]."""
+    std: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MethodPart(Part):
+    """A method of local learning: its settings, and what builds it around a network's blocks."""
+
+    version: ClassVar[int] = 1
+    """Raised by hand when an unchanged configuration trains to other numbers."""
+
+    def enters(self, facts: ImageFacts) -> tuple[int, ...]:
+        """The shape of one example as block 0 gets it, under one hypothesis; an image's own by default."""
+        return facts.shape
+
+    def build(self, blocks: list[nn.Module], facts: ImageFacts) -> Method:
+        """The method around these blocks; see `goodness.methods.base`."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkPart(Part):
+    """A network as a list of blocks, any modules from tensor to tensor."""
+
+    def build(self, shape: tuple[int, ...], facts: ImageFacts, config: Config) -> list[nn.Module]:
+        """Blocks whose first takes `[batch, *shape]`: what `MethodPart.enters` says."""
+        raise NotImplementedError
+
+
 rules: Registry[type[Rule]] = Registry("collaboration rule")
 terms: Registry[type[Term]] = Registry("term")
 negatives: Registry[type[NegativesPart]] = Registry("negatives")
 blocks: Registry[type[BlockPart]] = Registry("block")
 goodnesses: Registry[type[GoodnessPart]] = Registry("goodness")
 labels: Registry[type[LabelPart]] = Registry("label injection")
+methods: Registry[type[MethodPart]] = Registry("method")
+networks: Registry[type[NetworkPart]] = Registry("network")
 
 REGISTRIES: dict[type[Part], Registry[Any]] = {
     Rule: rules,
@@ -244,6 +283,8 @@ REGISTRIES: dict[type[Part], Registry[Any]] = {
     BlockPart: blocks,
     GoodnessPart: goodnesses,
     LabelPart: labels,
+    MethodPart: methods,
+    NetworkPart: networks,
 }
 
 
@@ -261,3 +302,5 @@ register_negatives = _decorator(negatives, "choice of wrong labels")
 register_block = _decorator(blocks, "block")
 register_goodness = _decorator(goodnesses, "goodness")
 register_label = _decorator(labels, "label injection")
+register_method = _decorator(methods, "method of local learning")
+register_network = _decorator(networks, "network")

@@ -16,6 +16,9 @@ from goodness.data.images import ImageData, fingerprint
 from goodness.data.text import TextFolder
 from goodness.durable import readable_size
 from goodness.errors import ConfigError, UserError, tells_of_full_memory
+from goodness.methods.base import Method
+from goodness.methods.base import Moment as MethodMoment
+from goodness.methods.build import build_method
 from goodness.model.hybrid import Hybrid
 from goodness.model.network import Network
 from goodness.model.readout import AttentiveReadout
@@ -23,16 +26,23 @@ from goodness.model.stripped import StrippedNetwork
 from goodness.predict import feature_count
 from goodness.runs import Run, environment_of
 from goodness.training.backprop import build_stripped
+from goodness.training.draws import Draws
+from goodness.training.local import facts_of
 from goodness.training.moment import Moment
 from goodness.training.optim import learning_window
 from goodness.training.run import memory_of
 from goodness.training.stage1 import build_network
 from goodness.training.step import Stepper
+from goodness.training.trainer import Trainer
 
 
 def refuse_what_cannot_be_built(config: Config, data: ImageData) -> None:
     """Try the network on two blank images, and import what is optional: mistakes come before a folder is made."""
     pixels, recipe = torch.zeros(2, *data.shape, dtype=torch.uint8), recipes[config.augment]
+    if not config.is_cumulative:
+        _try_method(config, data)
+        require_optional_packages(config)
+        return
     _refuse_attention_to_pixels(config, data)
     try:
         with torch.random.fork_rng(devices=[]), torch.no_grad():
@@ -53,6 +63,43 @@ def refuse_what_cannot_be_built(config: Config, data: ImageData) -> None:
         _refuse_blocks_without_a_turn(config, data)
         _try_the_objective(network, config, views)
     require_optional_packages(config)
+
+
+def _try_method(config: Config, data: ImageData) -> None:
+    """One step and the evidence of a method on a few training images, on the CPU."""
+    size = "x".join(map(str, data.shape))
+    try:
+        method = build_method(config, facts_of(data), config.seed)
+        trainer = Trainer(method, config.optim, config.step, draws=Draws(torch.device("cpu"), config.seed))
+        rows = data.train.images[: 2 * len(data.classes)].cpu().float() / 255
+        labels = data.train.labels[: len(rows)].cpu()
+        views = rows.expand(method.views, *rows.shape)
+        with torch.random.fork_rng(devices=[]):
+            trainer.step(views, labels, Moment(0, 0, 0, 1, 0.0), MethodMoment(0, 1, 0, 1))
+            overridden = type(method).ready is not Method.ready
+            found = None if overridden else trainer.evaluated().evidence(rows)
+    except (ValueError, RuntimeError, OverflowError) as trouble:
+        if tells_of_full_memory(trouble) or isinstance(trouble, UserError):
+            raise
+        raise ConfigError(
+            f"method {config.method.kind} on network {config.network.kind} cannot take images of {size} "
+            f"({data.name}): {trouble}"
+        ) from trouble
+    wanted = (len(method.blocks), len(rows), len(data.classes))
+    if found is not None and tuple(found.shape) != wanted:
+        raise ConfigError(
+            f"method {config.method.kind} must give evidence {list(wanted)}, and gave {list(found.shape)}"
+        )
+
+
+def refuse_other_images(run: Run, data: ImageData) -> None:
+    """Refuse any images but the very ones that the run was trained with."""
+    known = environment_of(run).get("data", {}).get("sha256")
+    if known is not None and known != fingerprint(data):
+        raise UserError(
+            f"{data.name} is not what {run.path} was trained with: other images, labels or split; give the same data "
+            "with --data-dir"
+        )
 
 
 def _try(network: Network, images: torch.Tensor) -> None:

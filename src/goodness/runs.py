@@ -18,9 +18,12 @@ from torch import Tensor, nn
 from goodness.config import Config, from_dict
 from goodness.durable import is_number, read_json, read_lines
 from goodness.errors import ConfigError, RunError, UnknownName, UserError
+from goodness.methods.base import Method, combined
+from goodness.methods.build import build_method, evidence_of
 from goodness.model.network import Network
 from goodness.model.readout import AttentiveReadout
 from goodness.model.stripped import StrippedNetwork
+from goodness.parts import ImageFacts
 from goodness.predict import class_scores, goodness_of, readout_scores, scores_of
 from goodness.tensor_file import weights_sha256
 from goodness.training.run import RunFolder, choose_device
@@ -106,6 +109,15 @@ class Run:
             f"the readout is of no use any more: rm -r {here}"
         )
 
+    def method(self, weights: str | None = None, device: str = "cpu") -> Method:
+        """What a method other than the paper's trained: a module from images in [0, 1] to class scores."""
+        if self.stage != "s1" or self.config.is_cumulative:
+            raise UserError(f"{self.path} is no run of a method of its own; use `network()`")
+        tensors, meta = self._weights(weights)
+        shape, config = tuple(meta["shape"]), self.config
+        unknown = ImageFacts(shape, len(meta["classes"]), (0.0,) * shape[0], (1.0,) * shape[0])  # the weights have them
+        return self._fill(build_method(config, unknown, config.seed), tensors, meta, device)  # type: ignore[return-value]
+
     def network(self, weights: str | None = None, device: str = "cpu") -> Network:
         """The trained network, ready to predict; the reported weights unless `best` or `last` is asked for.
 
@@ -117,6 +129,10 @@ class Run:
             raise UserError(
                 f"{self.path} was trained by backpropagation: it has no blocks to judge (in Python, `stripped()` is "
                 "its network)"
+            )
+        if not self.config.is_cumulative:
+            raise UserError(
+                f"{self.path} was trained by {self.config.method.kind}; in Python, `method()` is its network"
             )
         tensors, meta = self._weights(weights)
         network = Network(self.config.model, tuple(meta["shape"]), len(meta["classes"]))
@@ -138,6 +154,27 @@ class Run:
         wanted = self.config.readout
         head = AttentiveReadout(meta["features"], wanted.width, wanted.heads)
         return self._fill(head, tensors, meta, device)  # type: ignore[return-value]
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        """What the classes are called."""
+        return tuple(self._weights(None)[1]["classes"])
+
+    @property
+    def is_of_a_method(self) -> bool:
+        """Whether a method other than the paper's trained it."""
+        return not self.config.is_cumulative
+
+    def _predict_by_method(self, images: Tensor, *, tta: bool, blocks: int | None) -> Tensor:
+        method = self.method()
+        _require_images(images, tuple(self._weights(None)[1]["shape"]))
+        if blocks is not None and not 1 <= blocks <= len(method.blocks):
+            raise UserError(f"blocks must lie in 1..{len(method.blocks)}, got {blocks}")
+        weights, evidence = method.weights.cpu(), evidence_of(method, images, tta=tta)
+        if blocks is not None:  # as the method decides without validation images
+            nothing = torch.zeros(blocks, 0, method.classes), torch.zeros(0, dtype=torch.long)
+            weights, evidence = method.decide(*nothing), evidence[:blocks]
+        return combined(evidence, weights)
 
     def _weights(self, weights: str | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
         name: str = weights or self.result["reported"]["weights"]
@@ -162,12 +199,10 @@ class Run:
     def predict(self, images: Tensor | np.ndarray, *, tta: bool = False, blocks: int | None = None) -> Tensor:
         """Class scores `[n, classes]` of uint8 images `[n, C, H, W]`; the prediction is their argmax."""
         images = torch.as_tensor(images)
+        if self.is_of_a_method:
+            return self._predict_by_method(images, tta=tta, blocks=blocks)
         network = self.stripped() if self.stage == "bp" else self.network()
-        if images.dtype != torch.uint8 or tuple(images.shape[1:]) != network.shape:
-            raise UserError(
-                f"expected uint8 images of shape [n, {', '.join(map(str, network.shape))}], got {images.dtype} "
-                f"{list(images.shape)}"
-            )
+        _require_images(images, network.shape)
         if blocks is not None and self.stage != "s1":
             raise UserError("only a Stage 1 can be cut short: a readout and a backpropagation control use all blocks")
         if blocks is not None and not 1 <= blocks <= len(network.blocks):
@@ -177,6 +212,13 @@ class Run:
         if self.stage == "s2":
             return readout_scores(network, self.head(), images, tta=tta)
         return scores_of(goodness_of(network, images, tta=tta, blocks=blocks))
+
+
+def _require_images(images: Tensor, shape: tuple[int, ...]) -> None:
+    if images.dtype != torch.uint8 or tuple(images.shape[1:]) != shape:
+        raise UserError(
+            f"expected uint8 images of shape [n, {', '.join(map(str, shape))}], got {images.dtype} {list(images.shape)}"
+        )
 
 
 def environment_of(run: Run) -> dict[str, Any]:

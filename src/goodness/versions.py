@@ -32,10 +32,11 @@ class Made(NamedTuple):
     health_version: int | str
 
 
-def recorded(stage: str) -> dict[str, Any]:
-    """What the environment.json of a run of this stage says of its method, if it is made now."""
-    method = METHOD[stage]
-    return Made(method, METHOD_VERSION[method], HEALTH_VERSION)._asdict()
+def recorded(stage: str, method: str = "cumulative", version: int | None = None) -> dict[str, Any]:
+    """What the environment.json of a run of this stage says of its method, if it is made now. Methods other than the
+    paper's bring their version."""
+    name = METHOD[stage] if version is None else method
+    return Made(name, METHOD_VERSION[name] if version is None else version, HEALTH_VERSION)._asdict()
 
 
 def method_of(environment: Mapping[str, Any], stage: str) -> Made:

@@ -16,7 +16,7 @@ from goodness.data.images import ImageData, Split
 from goodness.precision import autocast
 from goodness.training.backprop import Backprop
 from goodness.training.loop import Loop
-from goodness.training.moment import Measured, Moment
+from goodness.training.moment import Measured, Moment, Said
 from goodness.training.run import RunFolder
 from goodness.training.stage1 import Stage1
 
@@ -111,11 +111,11 @@ def build(
     return subject.stage(config, data, RunFolder.create(folder), device=device, dtype=dtype)
 
 
-def stepping(stage: Loop) -> Callable[[], list[Measured]]:
+def stepping(stage: Loop) -> Callable[[], Said]:
     """A function that makes one step after the other, as training would."""
     rows = torch.arange(stage.batch, device=stage.device)
 
-    def step() -> list[Measured]:
+    def step() -> Said:
         moment = stage.moment()
         stage.position.step += 1
         return stage.step(rows, moment)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from goodness import parts
-from goodness.config import Config, named_part, override, part_fields
+from goodness.config import CHOOSING, Config, named_part, override, part_fields
 from goodness.errors import UserError, nearest
 
 
@@ -15,6 +15,7 @@ def choose_parts(config: Config, arguments: list[str]) -> tuple[Config, list[str
     The type of a part decides which options exist below it, so these come before all others are read.
     """
     bases = part_fields(config)
+    arguments = _method_first(arguments)
     rest: list[str] = []
     waiting = list(arguments)
     while waiting:
@@ -27,6 +28,7 @@ def choose_parts(config: Config, arguments: list[str]) -> tuple[Config, list[str
                     raise UserError(f"{flag} needs a name; {nearest('', parts.REGISTRIES[bases[path]])}")
                 value = waiting.pop(0)
             config = override(config, {path: named_part(bases[path], value)})
+            bases = part_fields(config)
             continue
         _hint_at_other_parts(config, flag, path, bases)
         if flag.startswith("--objective."):
@@ -35,6 +37,20 @@ def choose_parts(config: Config, arguments: list[str]) -> tuple[Config, list[str
                 config = dataclasses.replace(config, objective={**config.objective, term: parts.terms[term]()})
         rest.append(argument)
     return config, rest
+
+
+def _method_first(arguments: list[str]) -> list[str]:
+    """The options --method and --network before all others: choosing one resets what a preset says of another."""
+    first: list[str] = []
+    rest = list(arguments)
+    for flag in (f"--{name}" for name in CHOOSING):
+        for place, argument in enumerate(rest):
+            width = 1 if argument.startswith(f"{flag}=") else 2 if argument == flag and place + 1 < len(rest) else 0
+            if width:
+                first += rest[place : place + width]
+                del rest[place : place + width]
+                break
+    return first + rest
 
 
 def _hint_at_other_parts(config: Config, flag: str, path: str, bases: dict[str, type[parts.Part]]) -> None:

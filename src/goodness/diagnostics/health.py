@@ -60,6 +60,8 @@ def health(
             raise UserError("a network does not know its data set: give health() an ImageData or a Split")
     else:
         run = run_or_network if isinstance(run_or_network, Run) else Run(Path(run_or_network))
+        if run.is_of_a_method:
+            return api.health_of_method(run, data, split=split, tta=tta, device=device)
         network, config = run.network(device=str(choose_device(device))), config or run.config
         if data is None:
             data = api.load_data(run.config, api._remembered_data_dir(run.path))

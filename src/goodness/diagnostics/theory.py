@@ -118,6 +118,8 @@ def theory_of_run(
 
     if run.stage == "s2":
         raise UserError(f"{run.path} is a readout; the theorems are about its Stage 1, {run.backbone.path}")
+    if run.is_of_a_method:
+        raise UserError(f"{run.path} was trained by {run.config.method.kind}; the theorems are about method cumulative")
     if run.stage == "bp":
         raise UserError(f"{run.path} was trained by backpropagation: no block has a loss of its own to check")
     if split not in ("train", "val", "test"):

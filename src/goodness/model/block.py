@@ -122,6 +122,11 @@ def hand_on(tokens: Tensor, activation: str, normalise: bool) -> Tensor:
     tokens = tokens.detach()
     if activation == "none" and not normalise:
         return tokens.clone()
+    return between_blocks(tokens, activation, normalise)
+
+
+def between_blocks(tokens: Tensor, activation: str, normalise: bool) -> Tensor:
+    """The activation and normalisation on the way from one block to the next."""
     if activation == "relu":
         tokens = F.relu(tokens)
     elif activation == "triangle":  # only what stands out among a token's own features

@@ -26,7 +26,7 @@ from goodness.training.checkpoint import flatten_state, unflatten_state
 from goodness.training.draws import Draws, epoch_order
 from goodness.training.finite import Guard
 from goodness.training.modes import compiles, replays
-from goodness.training.moment import Measured, Moment
+from goodness.training.moment import Moment, Said
 from goodness.training.optim import restore_state, state_of
 from goodness.training.replay import Recorder
 from goodness.training.run import EPOCHS_SHA256, WEIGHTS_SHA256, RunFolder, epochs_sha256
@@ -84,6 +84,8 @@ class Loop:
     """How results name it: s1, s2 or bp."""
     records: ClassVar[bool] = False
     """Whether its steps can be recorded and replayed; what it makes for them then takes `guard`."""
+    recordings: ClassVar[int] = 1
+    """How many recorded steps are kept at once: more than one where kinds of steps take turns."""
     optimisers: list[torch.optim.Optimizer]
 
     def __init__(
@@ -108,9 +110,9 @@ class Loop:
         self.is_compiled = compiles(config, device)
         self._augment = compiled_augment(self.recipe) if self.is_compiled else augment
         self.guard = Guard(device) if self.records and replays(config, device) else None
-        self._step: Callable[[Tensor, Moment], list[Measured]] = self.carry_out
+        self._step: Callable[[Tensor, Moment], Said] = self.carry_out
         if self.guard is not None:
-            self._step = Recorder(self.carry_out, self.signature, self.draws, self.notice)
+            self._step = Recorder(self.carry_out, self.signature, self.draws, self.notice, self.recordings)
         self.batch = min(plan.batch, len(data.train))
         self.steps = len(data.train) // self.batch
         self.position = Position()
@@ -125,8 +127,9 @@ class Loop:
         """Set what moves from step to step and is a plain number: learning rates, averages' shares."""
         raise NotImplementedError
 
-    def carry_out(self, rows: Tensor, moment: Moment) -> list[Measured]:
-        """Learn once from the training images in these rows; what the step says of each part that learns."""
+    def carry_out(self, rows: Tensor, moment: Moment) -> Said:
+        """Learn once from the training images in these rows; what the step says of each part, None of one that does
+        not learn now."""
         raise NotImplementedError
 
     def signature(self, moment: Moment) -> Hashable:
@@ -144,6 +147,19 @@ class Loop:
     def load_learned(self, tensors: dict[str, Tensor]) -> None:
         """Take up what `learned` gave."""
         raise NotImplementedError
+
+    def about_learning(self) -> dict[str, Any]:
+        """Plain numbers that a checkpoint must hold beside the tensors; ready for JSON."""
+        return {}
+
+    def take_up(self, about: dict[str, Any]) -> None:
+        """Take up what `about_learning` gave; afterwards `optimisers` are those that were saved."""
+
+    def before_judging(self) -> None:
+        """Called at the end of an epoch, before the weights are judged."""
+
+    def weights_taken(self) -> None:
+        """Called at the end, whenever `evaluated` has taken other weights."""
 
     def evaluated(self) -> nn.Module:
         """The module that is judged, and whose weights the run leaves: the moving average, where there is one."""
@@ -254,7 +270,7 @@ class Loop:
         self.set(moment)
         self.carry_out(rows, moment)
 
-    def step(self, rows: Tensor, moment: Moment) -> list[Measured]:
+    def step(self, rows: Tensor, moment: Moment) -> Said:
         """One step, recorded or as it is."""
         self.set(moment)
         if self.guard is not None:
@@ -284,23 +300,29 @@ class Loop:
         views = self._augment(images.repeat(count, 1, 1, 1), draws, self.recipe, self.data.flips)
         return views.reshape(count, *images.shape)
 
-    def accumulate(self, measured: list[Measured]) -> None:
+    def accumulate(self, measured: Said) -> None:
         if not self.sums:
             self.sums = [{} for _ in measured]
-        for sums, (names, values) in zip(self.sums, measured):
+        for sums, one in zip(self.sums, measured):
+            if one is None:
+                continue
+            names, values = one
             values = values if self.device.type == "mps" else values.double()
             if "values" in sums:
                 sums["values"] += values
             else:
                 sums["names"], sums["values"] = list(names), values
+            sums["steps"] = sums.get("steps", 0) + 1
 
     def end_epoch(self) -> None:
         """Measure, note, keep the best, move on; the position moves only once all of it is done."""
         position = self.position
         self.settle()
-        means = [dict(zip(sums["names"], (sums["values"] / self.steps).tolist())) for sums in self.sums]
+        means = [_means(sums) for sums in self.sums]
         line: dict[str, Any] = {"epoch": position.epoch, "train": self.train_line(means)}
         last = position.epoch + 1 == self.plan.epochs
+        if self.is_judged_epoch():
+            self.before_judging()
         if len(self.data.val) and self.is_judged_epoch():
             line["val"] = self.assess("val")
             if line["val"]["accuracy"] >= position.best_accuracy:
@@ -348,6 +370,7 @@ class Loop:
         try:
             for names in names_of.values():
                 module.load_state_dict(weights[names[0]][0])
+                self.weights_taken()
                 for split in ("val", "test"):
                     part = self.data.split(split)
                     for tta, readings in self.views_read(part):
@@ -423,6 +446,7 @@ class Loop:
             "sums": sums_skeleton,
             "fingerprint": self.fingerprint,
             "config": to_dict(self.config),
+            "learning": self.about_learning(),
         }
         total = self.position.epoch * self.steps + self.position.step
         self.folder.checkpoints.save(total, tensors | sums, state)
@@ -452,6 +476,7 @@ class Loop:
                 )
             self.position = Position(**state["position"])
             self.load_learned(tensors)
+            self.take_up(state.get("learning", {}))
             self.best = {name: value.to(self.device) for name, value in under("best.", tensors).items()}
             for optimiser, skeleton in zip(self.optimisers, state["optimisers"]):
                 restore_state(optimiser, unflatten_state(tensors, skeleton))
@@ -459,7 +484,6 @@ class Loop:
                 {name: value.to(self.device) if isinstance(value, Tensor) else value for name, value in sums.items()}
                 for sums in unflatten_state(tensors, state["sums"])
             ]
-            self.sums = [sums for sums in self.sums if sums]
             self.resumed_at = self.position.seconds
         elif self.folder.metrics_path.is_file():
             self.listen({"event": "note", "text": "there is no checkpoint; training starts from the beginning"})
@@ -469,6 +493,11 @@ class Loop:
     def _is_done(self, line: dict[str, Any]) -> bool:
         """Whether a line of metrics.jsonl is of an epoch that the checkpoint has behind it."""
         return isinstance(line.get("epoch"), int) and line["epoch"] < self.position.epoch
+
+
+def _means(sums: dict[str, Any]) -> dict[str, float]:
+    """Of the steps in which this part learned; empty where it did not."""
+    return dict(zip(sums["names"], (sums["values"] / sums["steps"]).tolist())) if sums else {}
 
 
 def on_device(network: N, device: torch.device) -> N:

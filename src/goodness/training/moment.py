@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torch import Tensor
 
 Measured = tuple[tuple[str, ...], Tensor]
 """Names and values `[names]` of what one step says of one block; one tensor, so that adding up is one kernel."""
+
+
+Said = Sequence["Measured | None"]
+"""What one step says of each part; None of one that does not learn now."""
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,14 @@ from goodness.model.network import Network
 from goodness.training.muon import Muon
 
 
-def learning_rate(step: int, steps: int, peak: float, warmup: float) -> float:
-    """Linear warm-up, then a cosine to zero: lr/2 (1 + cos(pi t)), t the share of the steps after the warm-up."""
+def learning_rate(step: int, steps: int, peak: float, warmup: float, schedule: str = "cosine") -> float:
+    """Linear warm-up, then a cosine to zero: lr/2 (1 + cos(pi t)), t the share of the steps after the warm-up. Or a
+    line to zero, or the peak all along."""
     warm = warmup * steps
     if step < warm:
         return peak * (step + 1) / (warm + 1)
+    if schedule != "cosine":
+        return peak * (1 - (step - warm) / max(1.0, steps - warm) if schedule == "linear" else 1.0)
     return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1.0, steps - warm)))
 
 
@@ -65,6 +68,37 @@ def optimiser(named: Mapping[str, nn.Parameter], config: Optim, inside: tuple[st
     )
 
 
+def unit_optimiser(groups: list[dict[str, Any]], config: Optim) -> torch.optim.Optimizer:
+    """The optimiser of a unit of blocks, from parameter groups whose "rate" scales their learning rate.
+
+    Only matrices and filters decay. Muon takes those of groups that say `"muon": True`.
+    """
+    if config.kind == "muon":
+        inner = [one for group in groups if group.get("muon") for one in group["params"] if one.dim() >= 2]
+        chosen = set(map(id, inner))
+        others = [one for group in groups for one in group["params"] if id(one) not in chosen]
+        return Muon(
+            inner,
+            others,
+            lr=config.lr,
+            momentum=config.momentum,
+            betas=config.betas,
+            weight_decay=config.weight_decay,
+        )
+    split = []
+    for group in groups:
+        rest = {name: value for name, value in group.items() if name not in ("params", "muon")}
+        for decays in (True, False):
+            some = [one for one in group["params"] if (one.dim() >= 2) == decays]
+            if some:
+                decay = rest.get("weight_decay", config.weight_decay) if decays else 0.0
+                split.append({**rest, "params": some, "weight_decay": decay})
+    if config.kind == "sgd":
+        return torch.optim.SGD(split, lr=config.lr, momentum=config.momentum, fused=True)
+    kind = torch.optim.Adam if config.kind == "adam" else AdamW
+    return kind(split, lr=config.lr, betas=config.betas, fused=True)
+
+
 def match_layout(optimiser: torch.optim.Optimizer) -> None:
     """Give restored moments their parameter's memory layout.
 
@@ -78,11 +112,13 @@ def match_layout(optimiser: torch.optim.Optimizer) -> None:
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, value: float) -> None:
+    """Of every group, times the group's own "rate" where it has one."""
     for group in optimiser.param_groups:
+        rate = value * group["rate"] if "rate" in group else value
         if isinstance(group["lr"], Tensor):
-            group["lr"].fill_(value)
+            group["lr"].fill_(rate)
         else:
-            group["lr"] = value
+            group["lr"] = rate
 
 
 def make_recordable(optimiser: torch.optim.Optimizer, device: torch.device, bad: Tensor) -> None:
@@ -102,7 +138,7 @@ def state_of(optimiser: torch.optim.Optimizer) -> dict[str, Any]:
 
 def restore_state(optimiser: torch.optim.Optimizer, state: dict[str, Any]) -> None:
     """Take up what `state_of` gave; learning rates stay where they are kept."""
-    kept = [(group["lr"], group["capturable"]) for group in optimiser.param_groups]
+    kept = [(group["lr"], group.get("capturable", False)) for group in optimiser.param_groups]
     optimiser.load_state_dict(state)
     for group, (rate, capturable) in zip(optimiser.param_groups, kept):
         group["lr"], group["capturable"] = rate, capturable
@@ -170,9 +206,9 @@ class MovingAverage:
     def follow(self, depth: int, step: int, bad: Tensor | None = None) -> None:
         """Move block `depth`'s average towards its weights; where recorded, as `aim` set, and not if `bad` is 1."""
         if self.shares is None or bad is None:
-            _move(self._pairs[depth], 1 - average_decay(step, self.decay))
+            move_towards(self._pairs[depth], 1 - average_decay(step, self.decay))
         else:
-            _move(self._pairs[depth], self.shares[depth] * (1 - bad))
+            move_towards(self._pairs[depth], self.shares[depth] * (1 - bad))
 
 
 class WholeAverage:
@@ -195,7 +231,7 @@ class WholeAverage:
     def follow(self, step: int, bad: Tensor | None = None) -> None:
         """Move the average towards the weights; buffers are taken over as they are."""
         by = 1 - average_decay(step, self.decay) if self.share is None or bad is None else self.share * (1 - bad)
-        _move(self._pairs, by)
+        move_towards(self._pairs, by)
         _copy(self._buffers)
 
 
@@ -219,7 +255,7 @@ def _copy(buffers: list[tuple[Tensor, Tensor]]) -> None:
 
 
 @torch.no_grad()
-def _move(pairs: Pairs, share: float | Tensor) -> None:
+def move_towards(pairs: Pairs, share: float | Tensor) -> None:
     """mine += share * (theirs - mine)."""
     mine, theirs = pairs
     if not mine:  # a block may have nothing to learn
