@@ -3,26 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 import tyro
 
-from goodness import parts
 from goodness.cli.terminal import err, out, parsed, print_json
-from goodness.config import Config, Model, differences
+from goodness.config import differences
 from goodness.data import sources
 from goodness.data.encoder import FrozenEncoder
 from goodness.data.text import ENCODER, TextData
 from goodness.errors import UserError, nearest
-from goodness.model.network import Network
-from goodness.model.stripped import StrippedNetwork
 from goodness.paper.accuracies import PAPER
 from goodness.presets import base_of, preset, presets, section_of
+from goodness.presets.sizes import PARAMETERS
 from goodness.report import tables
 from goodness.report.progress import Progress
 from goodness.training.run import choose_device
@@ -121,25 +117,8 @@ def _preset_row(name: str) -> dict[str, Any]:
         "data": config.data,
         "epochs": config.epochs,
         "paper": dataclasses.asdict(PAPER[name]) if name in PAPER else None,
-        "parameters": _parameters(config),
+        "parameters": PARAMETERS.get(name),
     }
-
-
-def _parameters(config: Config) -> int:
-    """Of the network for its own data set's images and classes, terms included; nothing is allocated."""
-    data = sources.find(config.data)
-    shape, classes = data.shape or (3, 32, 32), data.class_count or 10
-    return _counted(config.model, shape, classes, config.trainer, tuple(config.objective.items()))
-
-
-@functools.cache
-def _counted(
-    model: Model, shape: tuple[int, int, int], classes: int, trainer: str, terms: tuple[tuple[str, parts.Term], ...]
-) -> int:
-    with torch.device("meta"):
-        if trainer == "backprop":
-            return StrippedNetwork(model, shape, classes).parameter_count()
-        return Network(model, shape, classes, terms=dict(terms)).parameter_count()
 
 
 def data_command(arguments: list[str]) -> int:

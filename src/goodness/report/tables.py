@@ -98,7 +98,7 @@ def presets_table(rows: list[dict[str, Any]], *, changes: bool = True) -> Table:
         for row in group:
             base = escape(f"{row['base']}: {_changes(row['changes'])}" if row["base"] else "-")
             about = " ".join(row["about"].split())
-            size = f"{row['parameters'] / 1e6:.2f} M"
+            size = "-" if row["parameters"] is None else f"{row['parameters'] / 1e6:.2f} M"
             middle = [base] if changes else []
             table.add_row(row["name"], escape(about), *middle, _in_the_paper(row.get("paper")), size)
         table.add_section()
