@@ -257,6 +257,18 @@ def test_predict_sums_the_blocks_goodness_of_every_label(run: goodness.Run) -> N
     assert run.predict(images[:0]).shape == (0, 10)
 
 
+def test_predict_reads_the_weights_once_and_keeps_them_from_others(
+    run: goodness.Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    images = torch.zeros(1, 1, 8, 8, dtype=torch.uint8)
+    again = goodness.load(run.path)
+    scores = again.predict(images)
+    for parameter in again.network().parameters():
+        parameter.zero_()
+    monkeypatch.setattr(goodness.Run, "_weights", lambda *_: pytest.fail("the weights were read again"))
+    assert torch.equal(again.predict(images), scores)
+
+
 @pytest.mark.parametrize(
     ("images", "got"),
     [

@@ -321,7 +321,8 @@ def test_differences_name_what_changed_was_added_and_was_taken_away() -> None:
 
 
 def test_part_fields_name_every_place_that_takes_a_part() -> None:
-    assert set(part_fields(Config())) == {"rule", "negatives", "model.block", "model.goodness", "model.label"}
+    of_the_paper = {"rule", "negatives", "model.block", "model.goodness", "model.label"}
+    assert set(part_fields(Config())) == {"method", "network", *of_the_paper}
 
 
 def test_the_presets_differ_by_what_their_docstrings_say() -> None:

@@ -55,12 +55,14 @@ def by_name(*paths: str) -> dict[str, Any]:
     return found if len(paths) > 1 else {name: one for name, (one,) in found.items()}
 
 
-def parameters(config: Config, *, with_terms: bool = True) -> int:
-    """At CIFAR-10's size; nothing is allocated."""
+def parameters(
+    config: Config, shape: tuple[int, int, int] = (3, 32, 32), classes: int = 10, *, with_terms: bool = True
+) -> int:
+    """At CIFAR-10's size unless another is given; nothing is allocated."""
     with torch.device("meta"):
         if config.trainer == "backprop":
-            return StrippedNetwork(config.model, (3, 32, 32), 10).parameter_count()
-        return Network(config.model, (3, 32, 32), 10, terms=config.objective if with_terms else None).parameter_count()
+            return StrippedNetwork(config.model, shape, classes).parameter_count()
+        return Network(config.model, shape, classes, terms=config.objective if with_terms else None).parameter_count()
 
 
 # All of them

@@ -43,6 +43,8 @@ COLUMNS = ["order", "preset", "options", "seed", "epochs", "stage2", "share", "f
 COLUMNS += ["state", "measured_s", "accuracy", "commit", "note"]
 LEFT_BEHIND = {"checkpoints", "run.lock", "predictions_test.npz", "predictions_test_tta.npz"}
 """What stays on the GPU machine: weights, and class scores, of which predictions_blocks.npz has what is needed."""
+FAILED = "$ failed with exit status "
+"""How the log of a run ends that failed."""
 SAVING = 20.0
 """Seconds kept free at the end, for runs that are stopped to save."""
 
@@ -131,6 +133,9 @@ class Worker:
             if code is None:
                 return True
             self.is_failed = code != 0 and not self.is_stopping
+            if self.is_failed:
+                with self.log.open("a") as log:
+                    log.write(f"{FAILED}{code}\n")
         command = None if self.is_failed or self.is_stopping else self.line.next_command(self.folder, self.machine)
         if command is None:
             return False
@@ -228,8 +233,8 @@ def collect(queue: Queue, folder: Path, archive: Path, store: Path, scale: str) 
         if line in found:
             line.fields |= measured(run, "readout" if line.fields["stage2"] else "")
         elif line.can_start and log.is_file():
-            text = log.read_text(errors="replace")
-            line.fields["state"] = "failed" if "goodness: " in text or "Traceback" in text else "ready"
+            last = (log.read_text(errors="replace").splitlines() or [""])[-1]
+            line.fields["state"] = "failed" if last.startswith(FAILED) else "ready"
     queue.write()
 
 
@@ -256,7 +261,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     start = commands.add_parser("run")
     start.add_argument("--left", type=float, required=True, help="seconds until everything must have stopped")
-    start.add_argument("--commit", default="", help="the commit of this source, where git cannot tell")
+    start.add_argument("--commit", default="", help="the full commit of this source, where git cannot tell")
     start.add_argument("--data-dir", type=Path)
     start.add_argument("--device", default="auto")
     commands.add_parser("pack").add_argument("archive", type=Path)

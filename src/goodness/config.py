@@ -173,8 +173,8 @@ class Keep:
     tensorboard: bool = False
     """Write the metrics for TensorBoard too."""
     memory_mb: int | None = None
-    """Cap on what a batch of label hypotheses may take, in evaluation and in Stage 2; None is 1024, and on a GPU an
-    eighth of its memory."""
+    """Cap on what a batch of label hypotheses may take, in evaluation and in Stage 2; None is an eighth of a GPU's
+    memory, and on a CPU 128 in evaluation and 1024 in the training of Stage 2."""
 
 
 @dataclass(frozen=True, kw_only=True)

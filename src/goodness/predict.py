@@ -40,10 +40,11 @@ def bytes_per_image(network: Network) -> tuple[int, int]:
 
 
 def memory_cap(memory_mb: int | None, device: torch.device) -> int:
-    """The cap in bytes: as given, or else 1 GiB, and an eighth of a GPU's memory."""
+    """The cap in bytes: as given, or else an eighth of a GPU's memory, 128 MiB on a CPU, and 1 GiB elsewhere."""
     if memory_mb is None and device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory // 8
-    return (memory_mb or 1024) * 2**20
+    # Less than 128 MiB is slower for convolutional blocks, more is slower for all others (docs/dev/cpu-costs.md).
+    return (memory_mb or (128 if device.type == "cpu" else 1024)) * 2**20
 
 
 def chunk_sizes(network: Network, memory_mb: int | None, kept: int = 0) -> tuple[int, int]:

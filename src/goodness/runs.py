@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import re
 import shlex
@@ -166,8 +167,8 @@ class Run:
         return not self.config.is_cumulative
 
     def _predict_by_method(self, images: Tensor, *, tta: bool, blocks: int | None) -> Tensor:
-        method = self.method()
-        _require_images(images, tuple(self._weights(None)[1]["shape"]))
+        method = self._method_on_cpu
+        _require_images(images, method.shape)  # type: ignore[arg-type]
         if blocks is not None and not 1 <= blocks <= len(method.blocks):
             raise UserError(f"blocks must lie in 1..{len(method.blocks)}, got {blocks}")
         weights, evidence = method.weights.cpu(), evidence_of(method, images, tta=tta)
@@ -193,24 +194,38 @@ class Run:
             raise UserError(
                 f"the weights in {self.path} do not fit its config.json, which was changed since: {trouble}"
             ) from trouble
-        module.class_names = tuple(meta["classes"])  # type: ignore[assignment]
+        module.class_names, module.shape = tuple(meta["classes"]), tuple(meta["shape"])  # type: ignore[assignment]
         return module.to(choose_device(device)).requires_grad_(False).eval()
 
+    @functools.cached_property
+    def _method_on_cpu(self) -> Method:
+        return self.method()
+
+    @functools.cached_property
+    def _predictor(self) -> tuple[Network | StrippedNetwork, AttentiveReadout | None]:
+        """The network on the CPU, and the head of a readout; nobody else gets to change these."""
+        if self.stage == "bp":
+            return self.stripped(), None
+        return self.network(), self.head() if self.stage == "s2" else None
+
     def predict(self, images: Tensor | np.ndarray, *, tta: bool = False, blocks: int | None = None) -> Tensor:
-        """Class scores `[n, classes]` of uint8 images `[n, C, H, W]`; the prediction is their argmax."""
+        """Class scores `[n, classes]` of uint8 images `[n, C, H, W]`; the prediction is their argmax.
+
+        The first call reads the weights, later ones use them again.
+        """
         images = torch.as_tensor(images)
         if self.is_of_a_method:
             return self._predict_by_method(images, tta=tta, blocks=blocks)
-        network = self.stripped() if self.stage == "bp" else self.network()
+        network, head = self._predictor
         _require_images(images, network.shape)
-        if blocks is not None and self.stage != "s1":
+        if blocks is not None and (head is not None or isinstance(network, StrippedNetwork)):
             raise UserError("only a Stage 1 can be cut short: a readout and a backpropagation control use all blocks")
         if blocks is not None and not 1 <= blocks <= len(network.blocks):
             raise UserError(f"blocks must lie in 1..{len(network.blocks)}, got {blocks}")
         if isinstance(network, StrippedNetwork):
             return class_scores(network, images, tta=tta)
-        if self.stage == "s2":
-            return readout_scores(network, self.head(), images, tta=tta)
+        if head is not None:
+            return readout_scores(network, head, images, tta=tta)
         return scores_of(goodness_of(network, images, tta=tta, blocks=blocks))
 
 

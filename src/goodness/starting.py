@@ -1,8 +1,9 @@
-"""Ctrl-C while the command line still imports torch, which takes a second or more: a quiet end, not a traceback."""
+"""While the command line imports torch, for a second or more: Ctrl-C ends it quietly, and garbage is not collected."""
 
 from __future__ import annotations
 
 import contextlib
+import gc
 import itertools
 import os
 import signal
@@ -24,14 +25,21 @@ def is_command() -> bool:
 
 
 def hold() -> None:
-    """From here on Ctrl-C ends the process at once, unless something else was to happen. There is nothing to save."""
+    """From here on Ctrl-C ends the process at once, unless something else was to happen. There is nothing to save.
+
+    Garbage collection waits: every pass would go through all that torch has imported.
+    """
+    gc.disable()
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         with contextlib.suppress(ValueError):  # only the main thread may
             signal.signal(signal.SIGINT, _end)
 
 
 def release() -> None:
-    """Python's own way again: KeyboardInterrupt."""
+    """Python's own way again: KeyboardInterrupt, and garbage collection, but not of what was imported."""
+    if is_command():
+        gc.freeze()
+        gc.enable()
     if signal.getsignal(signal.SIGINT) is _end:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 

@@ -1,6 +1,7 @@
 """Data sets by name: where they are kept, how they are split, and how a user's own joins them."""
 
 import json
+import subprocess
 import sys
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from goodness.data import sources
 from goodness.data.dataset import Dataset, Raw, as_split, channel_moments, datasets
+from goodness.data.digits import Digits
 from goodness.errors import DataError, UserError
 
 torch.set_num_threads(1)
@@ -116,6 +118,21 @@ def test_the_check_counts_every_class_and_is_printable():
 def test_digits_without_scikit_learn_say_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     with pytest.raises(DataError, match=r"pip install 'goodness\[digits\]'"):
+        sources.load("digits")
+
+
+def test_digits_are_read_without_importing_scikit_learn():
+    program = "import sys; from goodness.data import sources; sources.load('digits'); print('sklearn' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "False"
+
+
+def test_damaged_digits_name_the_file(monkeypatch, tmp_path):
+    file = tmp_path / "datasets" / "data" / "digits.csv.gz"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"not gzip")
+    monkeypatch.setattr(Digits, "place", lambda self, folder: tmp_path)
+    with pytest.raises(DataError, match=r"digits\.csv\.gz"):
         sources.load("digits")
 
 

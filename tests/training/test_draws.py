@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodness.training.draws import epoch_order, generator, key, uniforms
+from goodness.training.draws import Draws, epoch_order, generator, key, uniforms
 
 CPU = torch.device("cpu")
 part = st.one_of(st.integers(0, 10**6), st.text(max_size=5))
@@ -42,6 +42,13 @@ def test_draws_neither_read_nor_move_the_global_generator() -> None:
     assert torch.equal(torch.get_rng_state(), state)
     torch.manual_seed(1)
     assert torch.equal(uniforms(CPU, (50,), 1, "augment", 0, 0), first)
+
+
+def test_modules_are_seeded_as_torch_would() -> None:
+    torch.manual_seed(key(3, "block", 0, 1))
+    expected = torch.rand(5)
+    Draws(CPU, 3).seed_modules("block", 0, 1)
+    assert torch.equal(torch.rand(5), expected)
 
 
 def test_draws_are_uniform_and_neighbouring_keys_are_strangers() -> None:

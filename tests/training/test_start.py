@@ -96,9 +96,19 @@ def test_the_network_is_tried_on_one_thread(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_no_command_waits_for_the_compiler() -> None:
-    program = "import sys, goodness.cli, goodness.api; print('torch._dynamo' in sys.modules)"
+    program = (
+        "import importlib, pkgutil, sys, goodness.api, goodness.cli\n"
+        "for one in pkgutil.iter_modules(goodness.cli.__path__): importlib.import_module(f'goodness.cli.{one.name}')\n"
+        "print('torch._dynamo' in sys.modules)"
+    )
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_the_command_imports_none_of_its_commands_before_it_knows_which() -> None:
+    program = "import sys, goodness.cli; print([name for name in sys.modules if name.startswith('goodness.bench')])"
+    found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[]"
 
 
 def test_looking_at_a_run_needs_no_compiler(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import io
 import sys
 from collections.abc import Callable, Sequence
@@ -19,8 +20,6 @@ try:
     import tyro  # noqa: F401
 except ImportError:
     sys.exit("the goodness command needs tyro: pip install tyro rich")
-
-from goodness.cli import bench, health, listing, paper, publish, results, sweep, training
 
 starting.release()
 
@@ -46,27 +45,39 @@ ABOUT = """Forward-Forward networks, trained block by block, and a clear view of
 
 Each command takes --help. Docs: README.md, docs/decisions.md."""
 
-COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "demo": training.demo_command,
-    "presets": listing.presets_command,
-    "train": training.train_command,
-    "resume": training.resume_command,
-    "readout": training.readout_command,
-    "sweep": sweep.sweep_command,
-    "cell": sweep.cell_command,
-    "paper": paper.paper_command,
-    "reproduce": paper.reproduce_command,
-    "publish": publish.publish_command,
-    "results": results.results_command,
-    "eval": training.eval_command,
-    "health": health.health_command,
-    "report": health.report_command,
-    "watch": health.watch_command,
-    "compare": health.compare_command,
-    "theory": health.theory_command,
-    "audit": health.audit_command,
-    "bench": bench.bench_command,
-    "data": listing.data_command,
+Command = Callable[[list[str]], int]
+
+
+def _command(module: str, name: str) -> Command:
+    """A command whose module is imported when the command is called."""
+
+    def run(arguments: list[str]) -> int:
+        return getattr(importlib.import_module(f"goodness.cli.{module}"), f"{name}_command")(arguments)
+
+    return run
+
+
+COMMANDS: dict[str, Command] = {
+    "demo": _command("training", "demo"),
+    "presets": _command("listing", "presets"),
+    "train": _command("training", "train"),
+    "resume": _command("training", "resume"),
+    "readout": _command("training", "readout"),
+    "sweep": _command("sweep", "sweep"),
+    "cell": _command("sweep", "cell"),
+    "paper": _command("paper", "paper"),
+    "reproduce": _command("paper", "reproduce"),
+    "publish": _command("publish", "publish"),
+    "results": _command("results", "results"),
+    "eval": _command("training", "eval"),
+    "health": _command("health", "health"),
+    "report": _command("health", "report"),
+    "watch": _command("health", "watch"),
+    "compare": _command("health", "compare"),
+    "theory": _command("health", "theory"),
+    "audit": _command("health", "audit"),
+    "bench": _command("bench", "bench"),
+    "data": _command("listing", "data"),
 }
 
 

@@ -3,25 +3,21 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 import tyro
 
-from goodness import parts
 from goodness.cli.terminal import err, out, parsed, print_json
-from goodness.config import Config, Model, differences
+from goodness.config import Config, differences
 from goodness.data import sources
 from goodness.data.encoder import FrozenEncoder
 from goodness.data.text import ENCODER, TextData
 from goodness.errors import UserError, nearest
-from goodness.model.network import Network
-from goodness.model.stripped import StrippedNetwork
 from goodness.paper.accuracies import PAPER
+from goodness.parts import ImageFacts
 from goodness.presets import base_of, preset, presets, section_of
 from goodness.report import tables
 from goodness.report.progress import Progress
@@ -100,7 +96,7 @@ def presets_command(arguments: list[str]) -> int:
     chosen = [name for name in presets if not words or any(word in name.lower() for word in words)]
     if not chosen:
         raise UserError(f"no preset has '{args.like[0]}' in its name; {nearest(words[0], presets)}")
-    rows = [_preset_row(name) for name in chosen]
+    rows = [_preset_row(name, sized=bool(words)) for name in chosen]
     if args.json:
         print_json(rows)
     else:
@@ -108,7 +104,8 @@ def presets_command(arguments: list[str]) -> int:
     return 0
 
 
-def _preset_row(name: str) -> dict[str, Any]:
+def _preset_row(name: str, sized: bool) -> dict[str, Any]:
+    """`sized` counts the network's parameters, which takes a moment a preset."""
     config, base = preset(name), base_of(name)
     changed = {} if base is None else differences(config, preset(base))
     changed.pop("preset", None)
@@ -121,25 +118,27 @@ def _preset_row(name: str) -> dict[str, Any]:
         "data": config.data,
         "epochs": config.epochs,
         "paper": dataclasses.asdict(PAPER[name]) if name in PAPER else None,
-        "parameters": _parameters(config),
+        "parameters": _parameters(config) if sized else None,
     }
 
 
 def _parameters(config: Config) -> int:
     """Of the network for its own data set's images and classes, terms included; nothing is allocated."""
+    import torch
+
+    from goodness.methods.build import build_method
+    from goodness.model.network import Network
+    from goodness.model.stripped import StrippedNetwork
+
     data = sources.find(config.data)
     shape, classes = data.shape or (3, 32, 32), data.class_count or 10
-    return _counted(config.model, shape, classes, config.trainer, tuple(config.objective.items()))
-
-
-@functools.cache
-def _counted(
-    model: Model, shape: tuple[int, int, int], classes: int, trainer: str, terms: tuple[tuple[str, parts.Term], ...]
-) -> int:
+    if not config.is_cumulative:
+        facts = ImageFacts(shape, classes, (0.0,) * shape[0], (1.0,) * shape[0])
+        return sum(one.numel() for one in build_method(config, facts, config.seed).parameters())
     with torch.device("meta"):
-        if trainer == "backprop":
-            return StrippedNetwork(model, shape, classes).parameter_count()
-        return Network(model, shape, classes, terms=dict(terms)).parameter_count()
+        if config.trainer == "backprop":
+            return StrippedNetwork(config.model, shape, classes).parameter_count()
+        return Network(config.model, shape, classes, terms=config.objective).parameter_count()
 
 
 def data_command(arguments: list[str]) -> int:

@@ -92,20 +92,22 @@ def presets_table(rows: list[dict[str, Any]], *, changes: bool = True) -> Table:
     if changes:
         table.add_column("differs from its base", overflow="fold")  # no setting's name is cut short
     table.add_column("paper", justify="right", no_wrap=True)
-    table.add_column("size", justify="right", no_wrap=True)
+    sized = any(row["parameters"] is not None for row in rows)
+    if sized:
+        table.add_column("size", justify="right", no_wrap=True)
     for section, group in itertools.groupby(rows, key=lambda row: section_of(row["name"])):
         table.add_row("", f"[bold]{escape(section)}[/bold]")
         for row in group:
             base = escape(f"{row['base']}: {_changes(row['changes'])}" if row["base"] else "-")
             about = " ".join(row["about"].split())
-            size = f"{row['parameters'] / 1e6:.2f} M"
+            size = [f"{row['parameters'] / 1e6:.2f} M"] if sized else []
             middle = [base] if changes else []
-            table.add_row(row["name"], escape(about), *middle, _in_the_paper(row.get("paper")), size)
+            table.add_row(row["name"], escape(about), *middle, _in_the_paper(row.get("paper")), *size)
         table.add_section()
+    of_size = "size: parameters, the terms' own included." if sized else "Sizes: goodness presets WORD."
     table.caption = ("" if changes else "What each changes: goodness presets WORD, or a wider terminal. ") + (
         "paper: what it prints for this run, per cent: Stage 1 on the test images, below it with flip TTA (S2: Stage 2 "
-        "with TTA, where it has no other). size: parameters, the terms' own included; the paper's networks have 5.5 to "
-        "8 million, ours with memory a little more, dense ones and those of width 128 less (docs/decisions.md)."
+        f"with TTA, where it has no other). {of_size}"
     )
     table.caption_justify = "left"
     return table

@@ -33,6 +33,18 @@ def epoch_order(count: int, seed: int, epoch: int) -> Tensor:
     return torch.randperm(count, generator=generator(torch.device("cpu"), seed, "order", epoch))
 
 
+def _seed_global(device: torch.device, seed: int) -> None:
+    """`torch.manual_seed` for the CPU and this kind of device alone.
+
+    torch's own also turns to devices that are absent, and formats a stack trace for each.
+    """
+    torch.default_generator.manual_seed(seed)
+    if device.type == "cuda":
+        torch.cuda.manual_seed_all(seed)
+    elif device.type != "cpu":
+        torch.get_device_module(device).manual_seed(seed)
+
+
 class Draws:
     """A run's random numbers: drawn when they are asked for, or, for a recorded step, filled in before each replay."""
 
@@ -64,7 +76,7 @@ class Draws:
         if self._kept is not None:
             return
         self.look()
-        torch.manual_seed(key(self.seed, *parts))
+        _seed_global(self.device, key(self.seed, *parts))
         self._cpu_state = torch.get_rng_state() if self.watches else None
 
     def look(self) -> None:

@@ -370,12 +370,14 @@ def _driver_version() -> str | None:
 
 def _source_commit() -> tuple[str | None, bool | None]:
     """The commit of the checkout this package runs from, and whether it has changes. (None, None) for an
-    installed package, even one that lies in a virtual environment inside someone else's repository. Where a checkout
-    was copied without its .git folder, GOODNESS_COMMIT can name the commit."""
+    installed package, even one that lies in a virtual environment inside someone else's repository. GOODNESS_COMMIT
+    names the commit of a copy that git cannot tell, or tells wrongly."""
+    if told := os.environ.get("GOODNESS_COMMIT"):
+        return told, False
     git = ["git", "-C", str(_PACKAGE)]
     top = _output([*git, "rev-parse", "--show-toplevel"])
     if not top or (Path(top) / "src" / "goodness").resolve() != _PACKAGE:
-        return os.environ.get("GOODNESS_COMMIT") or None, None
+        return None, None
     commit = _output([*git, "rev-parse", "--verify", "HEAD"])
     status = _output([*git, "status", "--porcelain"]) if commit else None
     return commit or None, None if status is None else status != ""

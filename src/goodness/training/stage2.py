@@ -89,7 +89,10 @@ class Stage2(ClassifierLoop):
 
     def features(self, images: Tensor) -> Tensor:
         """What the frozen blocks say of these images under every label, in chunks under the memory cap."""
-        rows, labels = readout_chunk_sizes(self.network, self.config.keep.memory_mb)
+        memory = self.config.keep.memory_mb
+        if memory is None and self.device.type == "cpu":
+            memory = 1024  # not the smaller chunks of scoring, which are rounded otherwise: weights stay reproducible
+        rows, labels = readout_chunk_sizes(self.network, memory)
         at_once = compiled_rows(self.network, rows, labels) if self.is_compiled else 0
         found = []
         for chunk in images.split(at_once or rows):
