@@ -61,7 +61,7 @@ def bring_home(folder: Path) -> dict[str, list[dict[str, str]]]:
     words = ["--folder", folder / "home", "collect", folder / "home.tar.xz", "--store", store]
     subprocess.run(command(folder, *words), check=True, cwd=ROOT)
     rows = {}
-    for name in ("runs", "epochs", "blocks"):
+    for name in ("runs", "epochs", "blocks") if store.is_dir() else ():
         with (store / f"{name}.csv").open(newline="") as file:
             found = [{key: value for key, value in row.items() if key not in TIMES} for row in csv.DictReader(file)]
         rows[name] = sorted(found, key=lambda row: sorted(row.items()))
@@ -94,11 +94,16 @@ def test_killed_and_taken_up_again_it_ends_with_the_same_rows(tmp_path: Path) ->
 
 def test_stopped_at_the_end_of_its_time_it_saves_and_goes_on(tmp_path: Path) -> None:
     write_queue(tmp_path / "queue.csv", {"seed": 1, "epochs": 400, "forecast_s": 5})
-    told = run(tmp_path, left=20 + 12)  # the script keeps 20 seconds for saving
+    told = run(tmp_path, left=20 + 10)  # the script keeps 20 seconds for saving
     assert "cut" in told
-    (run_folder,) = (path.parent for path in tmp_path.glob("runs/*/config.json"))
-    assert not (run_folder / "result.json").exists()
-    assert list((run_folder / "checkpoints").iterdir())
+    (metrics,) = tmp_path.glob("runs/*/metrics.jsonl")
+    first = metrics.read_text()
+    assert first.count("\n") > 1
+    run(tmp_path, left=20 + 12)
+    assert metrics.read_text().startswith(first)
+    assert metrics.read_text().count("\n") > first.count("\n")
+    bring_home(tmp_path)
+    assert states(tmp_path) == ["cut"]
 
 
 def test_only_what_is_ready_and_fits_the_time_starts(tmp_path: Path) -> None:
@@ -117,6 +122,15 @@ def test_a_run_that_fails_is_marked_and_the_next_one_starts(tmp_path: Path) -> N
     run(tmp_path)
     bring_home(tmp_path)
     assert states(tmp_path) == ["failed", "done"]
+
+
+def test_a_run_that_the_store_refuses_is_not_done(tmp_path: Path) -> None:
+    write_queue(tmp_path / "queue.csv", {"seed": 1, "epochs": 1})
+    run(tmp_path)
+    (result,) = tmp_path.glob("runs/*/result.json")
+    result.write_text(result.read_text().replace('"accuracy": 0', '"accuracy": 1'))
+    bring_home(tmp_path)
+    assert states(tmp_path) != ["done"]
 
 
 def test_a_run_that_stands_twice_is_refused(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from goodness.cli import COMMANDS
+from goodness.store import rows
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -104,3 +105,22 @@ def test_make_demo_and_make_test_are_targets_and_on_the_front_page() -> None:
         assert f"make {target}" in README.read_text()
         assert re.search(rf"^{target}:", makefile, flags=re.MULTILINE)
     assert "make test" in (ROOT / ".ci" / "run").read_text()
+
+
+def test_the_table_of_sprint_is_the_mean_of_the_runs_kept_here() -> None:
+    kept = json.loads((ROOT / "results" / "cifar10-sprint" / "sprint.json").read_text())["result"]["reported"]
+    runs = [(row["data"], row["accuracy"], row["accuracy_tta"]) for row in rows(ROOT / "results") if is_sprint(row)]
+    runs.append(("cifar10", kept["accuracy"], kept["accuracy_tta"]))
+    table = README.read_text().split("<!-- sprint -->")[1].split("<!-- /sprint -->")[0]
+    found = re.findall(r"^\| (CIFAR-\d+) \| (\d+) \| ([\d.]+) % \| ([\d.]+) % \|", table, re.MULTILINE)
+    assert [name for name, *_ in found] == ["CIFAR-10", "CIFAR-100"]
+    for name, count, *told in found:
+        scores = [both for data, *both in runs if data == name.lower().replace("-", "")]
+        assert len(scores) == int(count)
+        means = [100 * sum(column) / len(scores) for column in zip(*scores)]
+        assert [float(one) for one in told] == pytest.approx(means, abs=0.0051)
+
+
+def is_sprint(row: dict[str, object]) -> bool:
+    """By its own recipe, on whatever data."""
+    return row["preset"] == "sprint" and set(str(row["changes"] or "").split()) <= {"data=cifar100"}

@@ -115,6 +115,7 @@ def test_a_readout_of_another_training_is_found_out(copy: Run) -> None:
 
 
 def test_a_finished_run_without_predictions_says_how_it_is_made_good(copy: Run) -> None:
-    (copy.path / "predictions_test.npz").unlink()
+    for file in copy.path.glob("predictions_*.npz"):
+        file.unlink()
     with pytest.raises(RunError, match=r"is finished and its predictions are of no use.*remove it to train it anew"):
         refuse_mixed_files(copy)

@@ -17,7 +17,8 @@ leaves without its weights. `collect` adds finished runs to the store of results
 
 Columns: order (of the plan, for people), preset, options (of `goodness train`), seed, epochs, stage2 (options of
 `goodness readout`; empty for none), share (of the GPU: 0.5 for two at once), forecast_s, state (`ready`, `cut`, `done`,
-`failed`, or `waiting: reason`), measured_s, accuracy (percent, test, single view), commit, note.
+`failed`, or `waiting: reason`; checkpoints stay on the GPU machine, so a line that was cut begins anew on another),
+measured_s, accuracy (percent, test, single view), commit, note.
 """
 
 from __future__ import annotations
@@ -41,6 +42,8 @@ from typing import Any
 HERE = Path(__file__).resolve().parent
 COLUMNS = ["order", "preset", "options", "seed", "epochs", "stage2", "share", "forecast_s"]
 COLUMNS += ["state", "measured_s", "accuracy", "commit", "note"]
+SHARED = "shared"
+"""A file in a run's folder that says that other runs used the GPU meanwhile, so that its seconds mean little."""
 LEFT_BEHIND = {"checkpoints", "run.lock", "predictions_test.npz", "predictions_test_tta.npz"}
 """What stays on the GPU machine: weights, and class scores, of which predictions_blocks.npz has what is needed."""
 FAILED = "$ failed with exit status "
@@ -85,6 +88,9 @@ class Line:
         if self.fields["stage2"]:
             return ["readout", str(run), *shlex.split(self.fields["stage2"]), *machine]
         return None
+
+    def is_finished(self, folder: Path) -> bool:
+        return (folder / self.name / "result.json").is_file() and self.next_command(folder, []) is None
 
     def done_share(self, folder: Path) -> float:
         """How much of it is done, by its finished epochs."""
@@ -148,6 +154,11 @@ class Worker:
             )
         return True
 
+    def mark_shared(self) -> None:
+        run = self.folder / self.line.name
+        if (run / "config.json").is_file():
+            (run / SHARED).touch()
+
     def stop(self) -> None:
         self.is_stopping = True
         if self.process is not None and self.process.poll() is None:
@@ -173,6 +184,8 @@ def run(queue: Queue, folder: Path, left: float, machine: list[str], commit: str
             remaining = deadline - time.monotonic()
             fitting = [line for line in waiting if line.forecast * (1 - line.done_share(folder)) <= remaining]
             used = sum(worker.line.share for worker in working)
+            for worker in working if len(working) > 1 else []:
+                worker.mark_shared()
             if fitting and used + fitting[0].share <= 1.001:
                 line = fitting[0]
                 waiting.remove(line)
@@ -186,9 +199,14 @@ def run(queue: Queue, folder: Path, left: float, machine: list[str], commit: str
         report("queue", "stopped", "runs save and stop")
     for worker in working:
         worker.stop()
+    until = time.monotonic() + SAVING
     for worker in working:
         if worker.process is not None:
-            worker.process.wait()
+            try:
+                worker.process.wait(max(0.0, until - time.monotonic()))
+            except subprocess.TimeoutExpired:  # its last checkpoint stands
+                worker.process.kill()
+                worker.process.wait()
             report(worker.line.name, "cut", f"{worker.line.done_share(folder):.0%} of the epochs done")
     for line in waiting:
         report(line.name, "not started", f"forecast {line.forecast:.0f} s")
@@ -207,7 +225,7 @@ def pack(queue: Queue, folder: Path, archive: Path) -> None:
     with tarfile.open(archive, "w:xz") as tar:
         for line in queue.lines:
             run, log = folder / line.name, folder / f"{line.name}.log"
-            if (run / "result.json").is_file() and line.next_command(folder, []) is None:
+            if line.is_finished(folder):
                 for file in sorted(run.rglob("*")):
                     inside = file.relative_to(folder)
                     if file.is_file() and not LEFT_BEHIND & set(inside.parts):
@@ -222,19 +240,22 @@ def collect(queue: Queue, folder: Path, archive: Path, store: Path, scale: str) 
     folder.mkdir(parents=True, exist_ok=True)
     with tarfile.open(archive) as tar:
         tar.extractall(folder, filter="data")
-    found = [line for line in queue.lines if line.can_start and (folder / line.name / "result.json").is_file()]
-    if found:
+    ended = [line for line in queue.lines if line.can_start and line.is_finished(folder)]
+    if ended:
         named = ["--scale", scale] if scale else []
-        words = [sys.executable, "-m", "goodness", "results", "add", *(str(folder / line.name) for line in found)]
-        if subprocess.run([*words, "--store", str(store), *named]).returncode:
-            sys.exit("the runs were not added to the store, so the queue stays as it is")
+        words = [sys.executable, "-m", "goodness", "results", "add", *(str(folder / line.name) for line in ended)]
+        subprocess.run([*words, "--store", str(store), *named])
+    stored: set[str] = set()
+    if (store / "runs.csv").is_file():
+        with (store / "runs.csv").open(newline="") as file:
+            stored = {row["weights_sha256"] for row in csv.DictReader(file)}
     for line in queue.lines:
         run, log = folder / line.name, folder / f"{line.name}.log"
-        if line in found:
+        if line in ended and read_json(run / "result.json")["weights_sha256"] in stored:
             line.fields |= measured(run, "readout" if line.fields["stage2"] else "")
         elif line.can_start and log.is_file():
             last = (log.read_text(errors="replace").splitlines() or [""])[-1]
-            line.fields["state"] = "failed" if last.startswith(FAILED) else "ready"
+            line.fields["state"] = "failed" if last.startswith(FAILED) else "cut"
     queue.write()
 
 

@@ -406,7 +406,7 @@ def _go(
     threads = suitable_threads(config, data) if is_small else None
     settings = prepared(device, config.deterministic, threads)
     with settings, StopRequest() as stop, contextlib.ExitStack() as sinks:
-        facts = {**environment(device, dtype, reason), **_recorded(config, Run(folder.path).stage)}
+        facts = environment(device, dtype, reason)
         if (own := own_sources(config)) is not None:
             facts["parts"] = own
         facts["data"] = {"provenance": data.provenance, "dir": str(sources.cache_dir(data_dir).resolve())}
@@ -415,6 +415,7 @@ def _go(
 
             listen = sinks.enter_context(tensorboard_sink(folder.path, listen))
         stage = _stage(folder, config, data, device=device, dtype=dtype, stop=stop, listen=listen)
+        facts |= _recorded(config, stage.stage)
         facts["data"]["sha256"] = stage.fingerprint
         stage.restore()
         # Only now: a refused resume must not move where the data is sought.

@@ -10,6 +10,7 @@ import json
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -149,16 +150,17 @@ def _summary(values: Tensor) -> list[float]:
 # Augmentation and draws, in float32 as in a run
 
 
-def augmentation(name: str) -> dict[str, Any]:
+def augmentation(name: str, **changes: Any) -> dict[str, Any]:
     """Views of noise under a recipe, as grey levels: the sum of each image, and one row of the first eight."""
+    recipe = replace(recipes[name], **changes)
     found = {}
     for what, channels, side, flips in (("colour", 3, 16, True), ("digits", 1, 8, False)):
         draws = torch.Generator().manual_seed(key("golden", name, what))
         coarse = torch.randint(256, (48, channels, side // 4, side // 4), generator=draws, dtype=torch.uint8)
         noise = torch.randint(32, (48, channels, side, side), generator=draws, dtype=torch.uint8)
         images = (coarse.repeat_interleave(4, 2).repeat_interleave(4, 3) // 8 * 7) + noise
-        numbers = uniforms(torch.device("cpu"), (48, uniforms_needed(recipes[name])), "golden", name, what)
-        levels = (augment(images, numbers, recipes[name], flips) * 255).round().long()
+        numbers = uniforms(torch.device("cpu"), (48, uniforms_needed(recipe)), "golden", name, what).double()
+        levels = (augment(images, numbers, recipe, flips) * 255).round().long()
         found[what] = {"sums": levels.sum(dim=(1, 2, 3)).tolist(), "rows": levels[:8, -1, side // 2].tolist()}
     return found
 
@@ -289,7 +291,7 @@ def makers() -> dict[str, dict[str, Maker]]:
     """Every golden value by section and name, as a function that computes it."""
     trained = [*distinct_presets(), *VARIANTS]
     return {
-        "augmentation": {name: lambda name=name: augmentation(name) for name in recipes},
+        "augmentation": {name: _wide(augmentation, name) for name in recipes},
         "draws": {"mix": mixing, "seed 1": random_draws},
         "readout": {name: _wide(readout, name) for name in ("mixed", "plain")},
         "schedules": {"presets": schedules},

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from golden.compute import FILE, differences, in_float64, makers, readout, training
+from golden.compute import FILE, augmentation, differences, in_float64, makers, readout, training
 
 RECORDED = json.loads(FILE.read_text())
 MAKERS = makers()
@@ -55,3 +55,20 @@ def test_a_change_is_noticed_in_training(changes: dict[str, Any]) -> None:
 def test_a_change_is_noticed_in_stage_2(changes: dict[str, Any]) -> None:
     with in_float64():
         assert differences(RECORDED["readout"]["plain"], readout("plain", changes)) != []
+
+
+@pytest.mark.parametrize(
+    ("recipe", "changes"),
+    [
+        ("ff", {"jitter": 0.41}),
+        ("ff", {"crop_scale": (0.31, 1.0)}),
+        ("ff", {"blur_probability": 0.45}),
+        ("bp-strong", {"randaugment_magnitude": (9, 10)}),
+        ("weak", {"pad": 3}),
+        ("sprint", {"erase": 7}),
+    ],
+    ids=str,
+)
+def test_a_moved_bound_of_an_augmentation_is_noticed(recipe: str, changes: dict[str, Any]) -> None:
+    with in_float64():
+        assert differences(RECORDED["augmentation"][recipe], augmentation(recipe, **changes)) != []

@@ -156,9 +156,10 @@ def test_changes_are_those_of_the_stage_and_name_no_folder() -> None:
 
 def test_the_configurations_hash_is_the_same_for_all_seeds_and_folders() -> None:
     def of(**changed: Any) -> str:
-        return config_sha256(make_config("cp-fair", changed))
+        return config_sha256(make_config("cp-fair", changed), "s1")
 
     assert of(seed=1) == of(seed=2)
+    assert of() == of(**{"keep.evaluate_every": 7, "readout.lr": 0.5})
     assert of(data="folder:/home/me/cats") == of(data="folder:/data/cats")
     assert of() != of(beta=3.0)
 

@@ -228,7 +228,8 @@ def test_the_result_counts_parameters_epochs_and_steps(flipping: Run) -> None:
 
 def test_the_kept_predictions_reproduce_the_reported_accuracy(flipping: Run, digits: Run) -> None:
     for run, names in ((flipping, {"test": False, "test_tta": True}), (digits, {"test": False})):
-        assert {f"predictions_{name}.npz" for name in names} == {file.name for file in run.path.glob("*.npz")}
+        found = {file.name for file in run.path.glob("*.npz")}
+        assert found == {f"predictions_{name}.npz" for name in (*names, "blocks")}
         reported, test = run.result["reported"], data_of(run).test
         for name, mirrored in names.items():
             kept = RunFolder.open(run.path, for_writing=False).read_predictions(name)

@@ -146,7 +146,8 @@ def test_the_rows_cover_weights_and_splits_and_mirroring_where_the_data_allows_i
         sizes = {"val": 20, "test": 40}
         assert all((row["stage"], row["blocks"], row["n"]) == ("s2", 2, sizes[row["split"]]) for row in rows)
         assert {file.name for file in run.path.glob("*.npz")} == {
-            f"predictions_{'test_tta' if tta else 'test'}.npz" for tta in ttas
+            "predictions_blocks.npz",
+            *(f"predictions_{'test_tta' if tta else 'test'}.npz" for tta in ttas),
         }
 
 

@@ -96,7 +96,7 @@ def presets_command(arguments: list[str]) -> int:
     chosen = [name for name in presets if not words or any(word in name.lower() for word in words)]
     if not chosen:
         raise UserError(f"no preset has '{args.like[0]}' in its name; {nearest(words[0], presets)}")
-    rows = [_preset_row(name, sized=bool(words)) for name in chosen]
+    rows = [_preset_row(name, sized=bool(words) or args.json) for name in chosen]
     if args.json:
         print_json(rows)
     else:

@@ -25,7 +25,7 @@ class Table:
 
     @classmethod
     def read(cls, store: Path, name: str) -> Table:
-        """A line without its end is left out: whoever wrote it was killed."""
+        """A last line without its end counts if it has all fields; else whoever wrote it was killed."""
         path = store / f"{name}.csv"
         try:
             text = path.read_bytes().decode()
@@ -35,7 +35,9 @@ class Table:
             ) from None
         except (OSError, UnicodeDecodeError) as trouble:
             raise RunError(f"could not read {path}: {trouble}") from trouble
-        lines = [line.rstrip("\r") for line in text.split("\n")[:-1]]
+        *whole, torn = text.split("\n")
+        is_complete = bool(whole) and len(_fields(torn)) == len(_fields(whole[0]))
+        lines = [line.rstrip("\r") for line in (*whole, *([torn] if is_complete else []))]
         # Merging branches of which one has added columns can leave both headers.
         headers = [tuple(_fields(line)) for line in lines if _run(line) == "run"]
         header = max(headers, key=len, default=())

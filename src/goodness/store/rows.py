@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from goodness.config import STAGE_2, Config, differences, to_dict
+from goodness.config import STAGE_2, Config, differences
 from goodness.durable import read_json
 from goodness.errors import RunError, UserError
 from goodness.presets import preset, presets
@@ -71,11 +71,11 @@ def run_row(run: Run, predicted: Mapping[str, np.ndarray], scale: str) -> Row:
         "val_images": accuracies.get(("val", False, deepest), {}).get("n", 0),
         "test_images": len(predicted["test.labels"]),
         **counted,
-        "shared": CellFolder(cell).shared_path.exists(),
+        "shared": any(CellFolder(place).shared_path.exists() for place in (cell, run.path)),
         "device": _distinct(lives, "device_name"),
         **made_with,
         "commit_is_dirty": any(life.get("commit_is_dirty") for life in lives),
-        "config_sha256": config_sha256(config),
+        "config_sha256": config_sha256(config, stage),
         "data_sha256": facts.get("data", {}).get("sha256"),
         "backbone": _backbone_id(run) if stage == "s2" else None,
         "started": str(facts.get("started", ""))[:10],
@@ -95,10 +95,12 @@ def changes(config: Config, stage: str) -> str:
     return " ".join(words)
 
 
-def config_sha256(config: Config) -> str:
-    """A hash of the whole configuration but its seed."""
-    settings = {**to_dict(config), "seed": None, "data": _named(config.data)}
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+def config_sha256(config: Config, stage: str) -> str:
+    """A hash of all settings of this stage that are not at their default; of neither seed, name nor what is kept."""
+    found = {name: value for name, (_, value) in differences(config, Config()).items()}
+    left_out = ("seed", "preset", "data", "keep.", *(() if stage == "s2" else (STAGE_2,)))
+    kept = {name: value for name, value in found.items() if not name.startswith(left_out)}
+    return hashlib.sha256(json.dumps({**kept, "data": _named(config.data)}, sort_keys=True).encode()).hexdigest()
 
 
 def epoch_rows(run: Run) -> Iterator[Row]:
