@@ -21,11 +21,12 @@ from goodness.local.negatives import Random, Teacher
 from goodness.local.routing import Balance, RouterZ
 from goodness.local.supcon import SupCon
 from goodness.local.terms import Aspects, Block, Current, DepthOrder, MissingGradient, Reconstruction
+from goodness.methods.build import build_method
 from goodness.model.hybrid import Hybrid
 from goodness.model.network import Network
 from goodness.model.stripped import StrippedNetwork
 from goodness.paper.accuracies import PAPER
-from goodness.parts import Term
+from goodness.parts import ImageFacts, Term
 from goodness.presets import RULES, SECTIONS, Changes, add_variants, base_of, preset, presets, section_of, variant
 from goodness.report.tables import presets_table
 
@@ -60,6 +61,10 @@ def parameters(
 ) -> int:
     """At CIFAR-10's size unless another is given; nothing is allocated."""
     with torch.device("meta"):
+        if not config.is_cumulative:
+            classes = 100 if config.data == "cifar100" else 10
+            facts = ImageFacts((3, 32, 32), classes, (0.0,) * 3, (1.0,) * 3)
+            return sum(one.numel() for one in build_method(config, facts, 1).parameters())
         if config.trainer == "backprop":
             return StrippedNetwork(config.model, shape, classes).parameter_count()
         return Network(config.model, shape, classes, terms=config.objective if with_terms else None).parameter_count()
@@ -91,7 +96,7 @@ def test_a_preset_says_what_it_is_in_a_sentence_or_two(name: str) -> None:
 def test_a_preset_names_a_base_that_came_before_it_and_differs_from_it(name: str) -> None:
     base = base_of(name)
     if base is None:
-        assert name in ("gamma0-dense", "sprint", "demo")
+        assert name in ("gamma0-dense", "sprint", "demo") or not goodness.preset(name).is_cumulative
         return
     assert NAMES.index(base) < NAMES.index(name)
     changed = set(differences(goodness.preset(name), goodness.preset(base))) - {"preset"}

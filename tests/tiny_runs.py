@@ -30,9 +30,26 @@ SIZES = {"model.width": 8, "model.stem.channels": 4, "model.stem.patch": 2}
 BLOCK_SIZES = {"heads": 2, "hidden": 8}
 
 
+NETWORK_SIZES = {
+    "cfse": {
+        "network.channels": (10, 20),
+        "network.groups": (),
+        "method.groups": (),
+        "method.begin": (),
+        "method.end": (1, 2),
+    },
+    "shortcut-cnn": {"network.width": 10, "network.stages": 1},
+    "tiny-cnn": {"network.channels": (10, 10, 20, 20)},
+}
+"""Of networks of methods other than the paper's."""
+
+
 def shrunk(name: str, changes: Mapping[str, Any] | None = None, *, blocks: int = 2) -> Config:
     """A preset with every size cut down and nothing else: widths, blocks, experts, slots, queue. Then the changes."""
-    config = override(preset(name), {**SIZES, "model.blocks": blocks})
+    config = preset(name)
+    if not config.is_cumulative:
+        return make_config(override(config, NETWORK_SIZES[config.network.kind]), changes)
+    config = override(config, {**SIZES, "model.blocks": blocks})
     if isinstance(config.model.block, ConvStages):
         config = override(config, {"model.block.channels": (4, 8, 8), "model.stem.patch": None})
     elif isinstance(config.model.block, Pyramid):

@@ -21,9 +21,8 @@ from goodness.durable import read_json, write_json
 from goodness.errors import ConfigError, RunError, UserError
 from goodness.idle import idle_settings
 from goodness.methods.base import combined
-from goodness.methods.build import evidence_of
+from goodness.methods.build import evidence_of, largest_signal
 from goodness.model.network import build_stem, shapes_by_depth
-from goodness.model.networks import output_shapes
 from goodness.own_parts import own_sources
 from goodness.predict import class_scores, goodness_of, readout_scores
 from goodness.presets import preset
@@ -381,9 +380,7 @@ def _one_thread() -> Iterator[None]:
 def suitable_threads(config: Config, data: ImageData) -> int:
     """One where tensors are so small that threads wait for each other more than they work; else what torch has."""
     if not config.is_cumulative:
-        facts = facts_of(data)
-        blocks = config.network.build(config.method.enters(facts), facts, config)
-        largest = max(math.prod(shape) for shape in output_shapes(blocks, config.method.enters(facts)))
+        largest = largest_signal(config, facts_of(data))
         return 1 if min(config.batch, len(data.train)) * largest < SMALL else torch.get_num_threads()
     with torch.device("meta"):
         _, width, grid = build_stem(config.model, data.shape)

@@ -134,7 +134,8 @@ def _parameters(config: Config) -> int:
     shape, classes = data.shape or (3, 32, 32), data.class_count or 10
     if not config.is_cumulative:
         facts = ImageFacts(shape, classes, (0.0,) * shape[0], (1.0,) * shape[0])
-        return sum(one.numel() for one in build_method(config, facts, config.seed).parameters())
+        with torch.device("meta"):
+            return sum(one.numel() for one in build_method(config, facts, config.seed).parameters())
     with torch.device("meta"):
         if config.trainer == "backprop":
             return StrippedNetwork(config.model, shape, classes).parameter_count()

@@ -29,6 +29,15 @@ def build_method(config: Config, facts: ImageFacts, seed: int) -> Method:
 
 
 @torch.no_grad()
+def largest_signal(config: Config, facts: ImageFacts) -> int:
+    """How many numbers a block hands on for one example under one hypothesis, at most."""
+    method = build_method(config, facts, seed=0).eval()
+    asked = torch.zeros(2, 1, dtype=torch.long)
+    outs = (out for _, _, out in method.walk(method.present(torch.zeros(2, *facts.shape), asked)))
+    return max(value[0].numel() for out in outs for value in out.on.values())
+
+
+@torch.no_grad()
 def evidence_of(
     method: Method,
     images: Tensor,

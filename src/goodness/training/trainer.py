@@ -78,16 +78,19 @@ class Trainer:
         self._require_owners()
         self.teaches = overrides(method, "prepare") or overrides(method, "streams")
         self.is_averaged = optim.ema > 0 or self.teaches
-        theirs = dict(self.teacher.named_parameters())
-        names = {id(value): name for name, value in method.named_parameters()}
-        self._pairs: list[tuple[list[Tensor], list[Tensor]]] = [
-            ([theirs[names[id(one)]] for one in own], list(own)) for own in self.owned
-        ]
+        theirs = {**dict(self.teacher.named_parameters()), **dict(self.teacher.named_buffers())}
+        names = {id(value): name for name, value in (*method.named_parameters(), *method.named_buffers())}
+        # Running statistics are averaged too: averaged weights have other activations than the latest.
+        followed = {(depth, "weights"): list(own) for depth, own in enumerate(self.owned)}
+        followed |= {(depth, "statistics"): statistics(method, depth) for depth in range(self.blocks)}
+        self._pairs: dict[tuple[int, str], tuple[list[Tensor], list[Tensor]]] = {
+            place: ([theirs[names[id(one)]] for one in own], own) for place, own in followed.items() if own
+        }
         self._memories = [b for name, b in method.named_buffers() if "." not in name and name not in STATE]
         self._running = [b for name, b in method.named_buffers() if "." in name]
-        self._shares: list[float | Tensor] = [0.0] * self.blocks
-        if guard is not None:
-            self._shares = [torch.zeros((), device=self.device) for _ in range(self.blocks)]
+        self._shares: dict[tuple[int, str], float | Tensor] = {
+            place: 0.0 if guard is None else torch.zeros((), device=self.device) for place in self._pairs
+        }
         self._pass = unit_pass if kind is None else compiled(unit_pass, kind)
         self._step: Step | None = None
 
@@ -104,7 +107,9 @@ class Trainer:
         for unit, factor in zip(plan.units, plan.rates or [1.0] * len(plan.units)):
             set_learning_rate(self.optimiser(unit), rate * factor)
             for depth in unit:
-                self.aim(depth, 1 - average_decay(self.ages[depth], optim.ema))
+                share = 1 - average_decay(self.ages[depth], optim.ema)
+                self.aim((depth, "weights"), share)
+                self.aim((depth, "statistics"), 1.0 if self.ages[depth] < SETTLING else share)
                 self.ages[depth] += 1
         for module in (self.method, *([self.teacher] if self.is_averaged else [])):
             module.progress.fill_(place.total_step / place.total_steps)
@@ -155,7 +160,7 @@ class Trainer:
             turn.loss, turn.measures = loss, measures
             if not loss.requires_grad:
                 raise ConfigError(f"the loss of block {turn.unit[-1]} gives it nothing to learn from")
-        turn.handed = {**turn.entered, **{name: value.detach() for name, value in on.items()}}
+        turn.handed = {**turn.entered, **on}
 
     def learn(self, turns: list[Turn], place: Place, said: list[Measured | None]) -> None:
         """Gradients (under SAM those at each unit's perturbed weights), the check, the update, the averages."""
@@ -216,28 +221,30 @@ class Trainer:
         if self.guard is not None:
             self.guard.undo(self._memories, before)
 
-    def aim(self, depth: int, share: float) -> None:
+    def aim(self, place: tuple[int, str], share: float) -> None:
         """Set how far the teacher's block will move; in a tensor, where a recorded step reads it."""
-        kept = self._shares[depth]
+        kept = self._shares.get(place)
         if isinstance(kept, Tensor):
             kept.fill_(share)
-        else:
-            self._shares[depth] = share
+        elif kept is not None:
+            self._shares[place] = share
 
     def follow(self, unit: Unit) -> None:
         """Move the teacher's blocks towards these; not where the step was not finite."""
         if self.is_averaged:
-            for depth in unit:
-                share = self._shares[depth]
-                move_towards(self._pairs[depth], share if self.guard is None else share * (1 - self.guard.bad))
+            for place, share in self._shares.items():
+                if place[0] in unit:
+                    move_towards(self._pairs[place], share if self.guard is None else share * (1 - self.guard.bad))
 
     @torch.no_grad()
     def copy_buffers(self) -> None:
-        """The teacher takes over what blocks and method remember; not the weights in a decision, which are its own."""
+        """The teacher takes over what the method remembers; not the weights in a decision, which are its own, nor what
+        follows by averages."""
         if self.is_averaged:
             theirs = dict(self.teacher.named_buffers())
+            followed = {id(one) for _, own in self._pairs.values() for one in own}
             for name, value in self.method.named_buffers():
-                if name not in STATE:
+                if name not in STATE and id(value) not in followed:
                     theirs[name].copy_(value)
 
     def prepare(self, depth: int, turn: Turn) -> None:
@@ -312,6 +319,9 @@ class Trainer:
             raise ConfigError(f"no block owns the parameter {left[0]}: see Method.owned")
 
 
+SETTLING = 50
+"""Steps of a block over which the teacher takes its running statistics as they are: they start at 0 and 1, and an
+average would remember that."""
 STATE = ("weights", "progress")
 """Buffers of a method that are the trainer's to set."""
 
@@ -319,7 +329,7 @@ STATE = ("weights", "progress")
 def unit_pass(
     method: Method, unit: Unit, entered: Signal, notes: dict[int, Signal], learns: bool
 ) -> tuple[Tensor, Signal, dict[int, Signal], Signal]:
-    """A unit's loss, what changes for the next block, what each block adds for its memories, and the measures."""
+    """A unit's loss, what changes for the next block, detached, what each block adds for memories, and measures."""
     more: dict[int, Signal] = {}
     on: Signal = {}
     out = Out({})
@@ -328,6 +338,7 @@ def unit_pass(
         out = method.through(depth, entered)
         on = {**on, **notes.get(depth, {}), **out.on}
         more[depth] = {name: value.detach() for name, value in out.more.items()}
+    on = {name: value.detach() for name, value in on.items()}  # in here, so that no compiled backward goes through it
     if not learns:
         return next(iter(entered.values())).new_zeros(()), on, more, {}
     loss = method.loss(unit[-1], entered, out)
@@ -338,6 +349,12 @@ def passed(units: tuple[Unit, ...]) -> list[Unit]:
     """Every run of blocks that the signal passes, down to the last that learns; blocks that do not learn run alone."""
     whose = {depth: unit for unit in units for depth in unit}
     return list(dict.fromkeys(whose.get(depth, (depth,)) for depth in range(1 + max(whose, default=-1))))
+
+
+def statistics(method: Method, depth: int) -> list[Tensor]:
+    """Floating-point buffers of a block and its parts: the running means and variances of batch norm."""
+    modules = (method.blocks[depth], method.parts[depth])
+    return [one for module in modules for one in module.buffers() if one.is_floating_point()]
 
 
 def overrides(method: Method, name: str) -> bool:
