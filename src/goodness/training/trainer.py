@@ -83,7 +83,8 @@ class Trainer:
         self._pairs: list[tuple[list[Tensor], list[Tensor]]] = [
             ([theirs[names[id(one)]] for one in own], list(own)) for own in self.owned
         ]
-        self._memories = [b for name, b in method.named_buffers() if "." not in name and name not in STATE]
+        self.judges = (*STATE, *method.fitted)
+        self._memories = [b for name, b in method.named_buffers() if "." not in name and name not in self.judges]
         self._running = [b for name, b in method.named_buffers() if "." in name]
         self._shares: list[float | Tensor] = [0.0] * self.blocks
         if guard is not None:
@@ -233,11 +234,11 @@ class Trainer:
 
     @torch.no_grad()
     def copy_buffers(self) -> None:
-        """The teacher takes over what blocks and method remember; not the weights in a decision, which are its own."""
+        """The teacher takes over what blocks and method remember; not what it judges by, which is its own."""
         if self.is_averaged:
             theirs = dict(self.teacher.named_buffers())
             for name, value in self.method.named_buffers():
-                if name not in STATE:
+                if name not in self.judges:
                     theirs[name].copy_(value)
 
     def prepare(self, depth: int, turn: Turn) -> None:
@@ -294,9 +295,8 @@ class Trainer:
     def evaluated(self) -> Method:
         """The method with averaged weights, in evaluation mode."""
         if not self.is_averaged:
-            decided = self.teacher.weights.clone()
-            self.teacher.load_state_dict(self.method.state_dict())
-            self.teacher.weights.copy_(decided)
+            own = {name: value for name, value in self.teacher.state_dict().items() if name in self.judges}
+            self.teacher.load_state_dict({**self.method.state_dict(), **own})
         return self.teacher
 
     def _require_owners(self) -> None:
@@ -313,7 +313,7 @@ class Trainer:
 
 
 STATE = ("weights", "progress")
-"""Buffers of a method that are the trainer's to set."""
+"""Buffers of a method that are the trainer's to set; with those that the method fits, the teacher's own."""
 
 
 def unit_pass(
