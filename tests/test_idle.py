@@ -367,7 +367,7 @@ SAID_OF_PRESETS = {
 }
 
 
-@pytest.mark.parametrize("name", list(presets))
+@pytest.mark.parametrize("name", [name for name in presets if preset(name).is_cumulative])
 def test_a_preset_reports_a_sharpness_without_memory_and_what_is_written_here(name: str) -> None:
     config = preset(name)
     aspects = config.objective.get("aspects")
@@ -612,7 +612,7 @@ def unexplained(config: Config) -> set[str]:
     return {one for one in unread if not is_explained(one, config) and not one.startswith(OF_A_WHOLE_RUN)}
 
 
-@pytest.mark.parametrize("name", list(presets))
+@pytest.mark.parametrize("name", [name for name in presets if preset(name).is_cumulative])
 def test_every_setting_of_a_preset_is_read_or_known_to_be_idle(name: str) -> None:
     assert unexplained(small(name, {"model.blocks": 2})) == set()
 

@@ -12,16 +12,17 @@ from typing import Any, Literal
 import torch
 import tyro
 
-from goodness import parts
 from goodness.cli.terminal import err, out, parsed, print_json
 from goodness.config import Config, Model, differences
 from goodness.data import sources
 from goodness.data.encoder import FrozenEncoder
 from goodness.data.text import ENCODER, TextData
 from goodness.errors import UserError, nearest
+from goodness.methods.build import build_method
 from goodness.model.network import Network
 from goodness.model.stripped import StrippedNetwork
 from goodness.paper.accuracies import PAPER
+from goodness.parts import ImageFacts, Term
 from goodness.presets import base_of, preset, presets, section_of
 from goodness.report import tables
 from goodness.report.progress import Progress
@@ -129,12 +130,16 @@ def _parameters(config: Config) -> int:
     """Of the network for its own data set's images and classes, terms included; nothing is allocated."""
     data = sources.find(config.data)
     shape, classes = data.shape or (3, 32, 32), data.class_count or 10
+    if not config.is_cumulative:
+        facts = ImageFacts(shape, classes, (0.0,) * shape[0], (1.0,) * shape[0])
+        with torch.device("meta"):
+            return sum(one.numel() for one in build_method(config, facts, config.seed).parameters())
     return _counted(config.model, shape, classes, config.trainer, tuple(config.objective.items()))
 
 
 @functools.cache
 def _counted(
-    model: Model, shape: tuple[int, int, int], classes: int, trainer: str, terms: tuple[tuple[str, parts.Term], ...]
+    model: Model, shape: tuple[int, int, int], classes: int, trainer: str, terms: tuple[tuple[str, Term], ...]
 ) -> int:
     with torch.device("meta"):
         if trainer == "backprop":
