@@ -367,7 +367,7 @@ SAID_OF_PRESETS = {
 }
 
 
-@pytest.mark.parametrize("name", list(presets))
+@pytest.mark.parametrize("name", [name for name in presets if preset(name).is_cumulative])
 def test_a_preset_reports_a_sharpness_without_memory_and_what_is_written_here(name: str) -> None:
     config = preset(name)
     aspects = config.objective.get("aspects")

@@ -201,7 +201,7 @@ class Config:
     deterministic: bool = False
     """Same bits every time on the same machine, and across kill and resume."""
     augment: str = "ff"
-    """Augmentation recipe: ff, bp-strong, weak, sprint or none."""
+    """Augmentation recipe: ff, bp-strong, weak, sprint, flip, crop-rotate or none."""
     views: Literal[1, 3] = 3
     """Augmented views of an image in a step: two under the right label and one for the negatives, or one for all."""
     split_seed: int = 42

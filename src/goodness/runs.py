@@ -162,6 +162,11 @@ class Run:
         return tuple(self._weights(None)[1]["classes"])
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Of one image."""
+        return tuple(self._weights(None)[1]["shape"])
+
+    @property
     def is_of_a_method(self) -> bool:
         """Whether a method other than the paper's trained it."""
         return not self.config.is_cumulative

@@ -164,7 +164,7 @@ def test_the_same_run_stands_once_for_all_tables() -> None:
     assert len(set(folders)) == len(folders) == len(together)
 
 
-@pytest.mark.parametrize("name", [name for name in presets if name != "demo"])
+@pytest.mark.parametrize("name", [name for name in presets if name != "demo" and preset(name).is_cumulative])
 def test_scales_change_the_schedule_and_then_the_size_and_never_the_rule(name: str) -> None:
     own = preset(name)
     assert FULL.overrides(name) == {}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 import tyro
+from torch import Tensor
 
 from goodness import api
 from goodness.cli.terminal import err, import_plugins, out, parsed, print_json
@@ -16,19 +18,24 @@ from goodness.data import sources
 from goodness.diagnostics.compare import compare
 from goodness.diagnostics.health import convergence, health
 from goodness.diagnostics.locality import audit_locality
+from goodness.diagnostics.method_audit import audit_method
 from goodness.diagnostics.theory import theory_of_run
 from goodness.diagnostics.theory_report import theory_table_rows
 from goodness.durable import write_json
 from goodness.errors import DAMAGE, RunError, UserError
 from goodness.home import from_home
+from goodness.methods.build import build_method
 from goodness.model.network import Network
 from goodness.paper import measured
+from goodness.parts import ImageFacts
 from goodness.presets import preset, presets
 from goodness.report import health_tables
 from goodness.report.figure_files import figure_files, refuse_foreign_figures
 from goodness.runs import Run
 from goodness.sweep.published import is_in_publication, is_published, refuse_published
 from goodness.sweep.theory import THEORY, examples_kept
+from goodness.training.draws import Draws
+from goodness.training.trainer import Trainer
 
 MOST_FOLDS = 1_000_000
 """Resamples of a bootstrap, at most."""
@@ -134,8 +141,9 @@ class TheoryArgs:
 class AuditArgs:
     """Prove that no gradient crosses a block: each block's loss, against every parameter that is not its own.
 
-    A preset is audited with new weights on random images, a finished run with its own weights. The exit code is 1
-    where a single foreign gradient is not exactly zero.
+    A preset is audited with new weights on random images, a finished run with its own weights. Of other methods than
+    the paper's it also says which blocks learn together, and whether labels, later blocks and a readout have a part.
+    The exit code is 1 where a single foreign gradient is not exactly zero, or the method does what it declares away.
     """
 
     what: tyro.conf.Positional[str]
@@ -302,10 +310,30 @@ def audit_command(arguments: list[str]) -> int:
     import_plugins(args.plugin)
     if args.batch < 2:
         raise UserError(f"--batch must be at least 2, got {args.batch}")
-    network, config = _to_audit(args.what)
+    config, run = _to_audit(args.what)
+    facts = _facts_to_audit(config, run)
     draws = torch.Generator().manual_seed(0)
-    images = torch.rand(args.batch, *network.shape, generator=draws)
-    labels = torch.randint(network.classes, (args.batch,), generator=draws)
+    labels = torch.randint(facts.classes, (args.batch,), generator=draws)
+    if config.is_cumulative:
+        images = torch.rand(args.batch, *facts.shape, generator=draws)
+        return _audit_blocks(args, config, run, images, labels)
+    make = _trainers(config, run, facts)
+    views = torch.rand(make().method.views, args.batch, *facts.shape, generator=draws)
+    audit = audit_method(make, views, labels)
+    if args.json:
+        print_json({"what": args.what, **audit.as_dict()})
+    else:
+        out.print(health_tables.method_audit_table(args.what, audit.as_dict()))
+    return 0 if audit.is_as_declared else 1
+
+
+def _audit_blocks(args: AuditArgs, config: Config, run: Run | None, images: Tensor, labels: Tensor) -> int:
+    """Of the paper's method."""
+    facts = _facts_to_audit(config, run)
+    shape = facts.shape[0], facts.shape[1], facts.shape[2]
+    network = Network(config.model, shape, facts.classes, terms=config.objective)
+    if run is not None:
+        network.load_state_dict(run.network().state_dict(), strict=False)
     network.requires_grad_(True)
     leaks = audit_locality(network, config, images, labels)
     rows = []
@@ -321,22 +349,44 @@ def audit_command(arguments: list[str]) -> int:
             }
         )
     if args.json:
-        print_json({"what": args.what, "is_local": not leaks, "blocks": rows})
+        tag = "leaking" if leaks else "strict"
+        print_json({"what": args.what, "tag": tag, "is_local": not leaks, "blocks": rows})
     else:
         out.print(health_tables.audit_table(args.what, rows))
         out.print("every foreign gradient is zero" if not leaks else f"{len(leaks)} gradients cross a block")
     return 0 if not leaks else 1
 
 
-def _to_audit(what: str) -> tuple[Network, Config]:
-    """A preset's network with new weights, or a run's own; both with what the terms learn beside."""
+def _trainers(config: Config, run: Run | None, facts: ImageFacts) -> Callable[[], Trainer]:
+    """A maker of trainers that are all the same: of new weights, or of a run's own."""
+    state = None if run is None else run.method().state_dict()
+
+    def make() -> Trainer:
+        method = build_method(config, facts, config.seed)
+        if state is not None:
+            method.load_state_dict(state)
+        return Trainer(method, config.optim, config.step, draws=Draws(torch.device("cpu"), config.seed))
+
+    return make
+
+
+def _facts_to_audit(config: Config, run: Run | None) -> ImageFacts:
+    """Shape and classes of a run's images, or of a preset's data set; colours do not matter here."""
+    if run is None:
+        data = sources.find(config.data)
+        shape, classes = data.shape or (3, 32, 32), data.class_count or 10
+    else:
+        shape, classes = run.shape, len(run.class_names)
+    return ImageFacts(shape, classes, (0.0,) * shape[0], (1.0,) * shape[0])
+
+
+def _to_audit(what: str) -> tuple[Config, Run | None]:
+    """A preset's configuration, or a run with its own."""
     if what in presets and not Path(what, "config.json").is_file():
         config = preset(what)
         if config.trainer != "ff":
             raise UserError(f"preset '{what}' is trained by backpropagation: its gradients cross blocks by design")
-        data = sources.find(config.data)
-        network = Network(config.model, data.shape or (3, 32, 32), data.class_count or 10, terms=config.objective)
-        return network, config
+        return config, None
     what = str(from_home(what))
     if not Path(what).exists():
         presets[what]  # names the nearest preset
@@ -344,7 +394,4 @@ def _to_audit(what: str) -> tuple[Network, Config]:
     run: Run = api.load(what)
     if run.stage != "s1":
         raise UserError(f"{what} is not a Stage 1: its gradients are not meant to stay within blocks")
-    trained, config = run.network(), run.config
-    network = Network(config.model, trained.shape, trained.classes, terms=config.objective)
-    network.load_state_dict(trained.state_dict(), strict=False)
-    return network, config
+    return run.config, run

@@ -6,7 +6,7 @@ batch size gives the same views, and all of it compiles into graphs with static 
 
 The stages come in this order, each present only where the recipe asks for it:
 
-1. RandomResizedCrop, then pad-and-crop
+1. RandomResizedCrop, pad-and-crop, rotation
 2. horizontal flip
 3. RandAugment, N operations
 4. colour jitter
@@ -58,15 +58,17 @@ crop_ratio = (3 / 4, 4 / 3)  # width / height
 class Recipe:
     """What augmentation does. The default does nothing.
 
-    `crop_scale` is the range of the crop's share of the image area. `pad` is the width of the zero border of
-    pad-and-crop. RandAugment's magnitude is one whole number per image and view, drawn from the closed range,
-    for all its operations. `jitter` 0.4 means brightness, contrast and saturation factors in [0.6, 1.4];
-    `jitter_hue` is in turns. The paper gives "jitter 0.4" and no hue; 0.1 is the usual companion. `erase` is the side
-    of a grey square around any pixel, cut off at the image's edge (cutout).
+    `crop_scale` is the range of the crop's share of the image area. `pad` is the width of the zero border of pad-
+    and-crop; `rotate` is the largest angle, in degrees, either way about the centre. RandAugment's magnitude is one
+    whole number per image and view, drawn from the closed range, for all its operations. `jitter` 0.4 means
+    brightness, contrast and saturation factors in [0.6, 1.4]; `jitter_hue` is in turns. The paper gives "jitter
+    0.4" and no hue; 0.1 is the usual companion. `erase` is the side of a grey square around any pixel, cut off at
+    the image's edge (cutout).
     """
 
     crop_scale: tuple[float, float] | None = None
     pad: int = 0
+    rotate: float = 0.0
     flip: bool = False
     randaugment_ops: int = 0
     randaugment_magnitude: tuple[int, int] = (9, 9)
@@ -81,6 +83,7 @@ class Recipe:
         scale, magnitude, sigma = self.crop_scale, self.randaugment_magnitude, self.blur_sigma
         _require(scale is None or 0 < scale[0] <= scale[1] <= 1, "crop_scale", scale, "0 < low <= high <= 1")
         _require(self.pad >= 0, "pad", self.pad, "0 or more")
+        _require(0 <= self.rotate <= 180, "rotate", self.rotate, "between 0 and 180")
         _require(self.erase >= 0, "erase", self.erase, "0 or more")
         _require(self.randaugment_ops >= 0, "randaugment_ops", self.randaugment_ops, "0 or more")
         ordered = 0 <= magnitude[0] <= magnitude[1] <= last_level
@@ -99,7 +102,9 @@ def _require(holds: bool, field: str, value: object, wanted: str) -> None:
 
 recipes: Registry[Recipe] = Registry("augmentation recipe")
 recipes.register("none")(Recipe())
+recipes.register("flip")(Recipe(flip=True))
 recipes.register("weak")(Recipe(pad=4, flip=True))
+recipes.register("crop-rotate")(Recipe(pad=4, rotate=15))
 recipes.register("ff")(
     Recipe(
         crop_scale=(0.3, 1.0),
@@ -137,6 +142,7 @@ def _columns(recipe: Recipe) -> dict[str, slice]:
     widths = {
         "crop": 2 * crop_tries + 2 if recipe.crop_scale else 0,
         "pad": 2 if recipe.pad else 0,
+        "rotate": 1 if recipe.rotate else 0,
         "flip": 1 if recipe.flip else 0,
         "randaugment": 1 + 2 * recipe.randaugment_ops if recipe.randaugment_ops else 0,
         "jitter": 6 if recipe.jitter or recipe.jitter_hue else 0,
@@ -193,6 +199,9 @@ def _placed(images: Tensor, u: Tensor, recipe: Recipe, flips: bool) -> Tensor:
             height, width, translate_x=offset[:, 0], translate_y=offset[:, 1], degrees=still
         )
         views = pixel_ops.affine_nearest(views, matrix)
+    if recipe.rotate:
+        degrees = recipe.rotate * (2 * u[:, columns["rotate"]].squeeze(1) - 1)
+        views = pixel_ops.affine_nearest(views, pixel_ops.affine_matrix(height, width, degrees=degrees))
     if recipe.flip and flips:
         views = pixel_ops.horizontal_flip(views, u[:, columns["flip"]].squeeze(1) < 0.5)
     return views

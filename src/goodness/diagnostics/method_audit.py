@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from goodness.methods.base import Method, Moment
-from goodness.methods.readout import ByReadout
+from goodness.training.moment import Moment as Place
 
 if TYPE_CHECKING:
     from goodness.training.trainer import Trainer, Unit
 
-MOMENTS = (0, 1, 50, 51, 98, 99)
-"""Steps of a hundred at which a method is asked who learns: units may alternate, and phases follow each other."""
+STEPS = 100
+"""So long a training is asked at every step who learns: units may alternate, and phases follow each other."""
 
 
 @dataclass(frozen=True)
 class MethodAudit:
-    """What a method's step was found to do."""
+    """What a method's step was found to do, beside what the method declares."""
 
     units: tuple[Unit, ...]
     """Runs of blocks that learn together, at any time."""
@@ -34,7 +33,9 @@ class MethodAudit:
     uses_labels: bool
     """Whether an update changes with the labels."""
     readout: bool
-    """Whether a readout is fitted to predict."""
+    """Whether something is fitted to predict."""
+    undeclared: tuple[str, ...]
+    """Traits that the method declares away and that were found: "later", "labels"."""
 
     @property
     def edges(self) -> tuple[tuple[int, int], ...]:
@@ -46,10 +47,29 @@ class MethodAudit:
         """strict, overlapping (units of several blocks that share some), joined (units of several), leaking."""
         if self.leaks:
             return "leaking"
-        if all(len(unit) == 1 for unit in self.units):
+        if not self.edges:
             return "strict"
-        whose = [depth for unit in set(self.units) for depth in unit]
+        whose = [depth for unit in self.units for depth in unit]
         return "overlapping" if len(whose) > len(set(whose)) else "joined"
+
+    @property
+    def is_as_declared(self) -> bool:
+        """Whether no gradient leaves its unit, and nothing enters a loss that the method does not declare."""
+        return not self.leaks and not self.undeclared
+
+    def as_dict(self) -> dict[str, Any]:
+        """Ready for JSON."""
+        return {
+            "tag": self.tag,
+            "is_local": not self.leaks,
+            "units": [list(unit) for unit in self.units],
+            "edges": [list(edge) for edge in self.edges],
+            "leaks": [{"unit": list(unit), "parameter": name} for unit, name in self.leaks],
+            "later": [list(unit) for unit in self.later],
+            "uses_labels": self.uses_labels,
+            "readout": self.readout,
+            "undeclared": list(self.undeclared),
+        }
 
 
 def audit_method(make: Callable[[], Trainer], views: Tensor, labels: Tensor) -> MethodAudit:
@@ -58,19 +78,18 @@ def audit_method(make: Callable[[], Trainer], views: Tensor, labels: Tensor) -> 
     Views are `[views, batch, C, H, W]` in [0, 1]. A gradient that crosses units is found as it is computed; what an
     update depends on is found by changing it: an update must then keep every bit.
     """
-    from goodness.training.moment import Moment as Place
-
+    method = make().method
     units: list[Unit] = []
     leaks: list[tuple[Unit, str]] = []
     later: set[Unit] = set()
     uses_labels = False
-    for step in MOMENTS:
-        moment, place = Moment(step, 100, step, 100), Place(step, 0, step, 100, step / 100)
-        plan = make().method.plan(moment)
+    for step in range(STEPS):
+        moment, place = Moment(step, STEPS, step, STEPS), Place(step, 0, step, STEPS, step / STEPS)
+        plan = method.plan(moment)
         if set(plan.units) <= set(units):
             continue
         units += [unit for unit in plan.units if unit not in units]
-        leaks += _foreign_gradients(make(), views, labels, place, moment)
+        leaks += [one for one in _foreign_gradients(make(), views, labels, place, moment) if one not in leaks]
 
         def updated(labels: Tensor, disturb_from: int | None = None, place=place, moment=moment) -> Trainer:
             trainer = make()
@@ -79,16 +98,25 @@ def audit_method(make: Callable[[], Trainer], views: Tensor, labels: Tensor) -> 
             trainer.step(views, labels, place, moment)
             return trainer
 
-        plain = updated(labels)
-        later |= {unit for unit in plan.units if not _equal(plain, updated(labels, unit[-1] + 1), unit)}
-        uses_labels |= not all(_equal(plain, updated(labels.roll(1)), unit) for unit in plan.units)
+        plain, others = updated(labels), updated((labels + 1) % method.classes)
+        uses_labels |= not all(_equal(plain, others, unit) for unit in plan.units)
+        for unit in plan.units:
+            has_later = unit[-1] + 1 < len(method.blocks)
+            if has_later and unit not in later and not _equal(plain, updated(labels, unit[-1] + 1), unit):
+                later.add(unit)
+    found = {"later": bool(later) and not method.later, "labels": uses_labels and not method.uses_labels}
     return MethodAudit(
-        tuple(units), tuple(leaks), tuple(sorted(later)), uses_labels, isinstance(make().method, ByReadout)
+        units=tuple(units),
+        leaks=tuple(leaks),
+        later=tuple(sorted(later)),
+        uses_labels=uses_labels,
+        readout=type(method).ready is not Method.ready,
+        undeclared=tuple(name for name, is_undeclared in found.items() if is_undeclared),
     )
 
 
 def _foreign_gradients(
-    trainer: Trainer, views: Tensor, labels: Tensor, place: object, moment: Moment
+    trainer: Trainer, views: Tensor, labels: Tensor, place: Place, moment: Moment
 ) -> list[tuple[Unit, str]]:
     """Every parameter outside a unit that the unit's loss gives a gradient to, which is neither None nor zero."""
     found: list[tuple[Unit, str]] = []
@@ -104,7 +132,7 @@ def _foreign_gradients(
                 one.grad = None
 
     trainer.learn = look_only  # type: ignore[method-assign]
-    trainer.step(views, labels, place, moment)  # type: ignore[arg-type]
+    trainer.step(views, labels, place, moment)
     return found
 
 
@@ -120,8 +148,3 @@ def _disturb(trainer: Trainer, depth: int) -> None:
 
 def _equal(a: Trainer, b: Trainer, unit: Unit) -> bool:
     return all(torch.equal(x, y) for x, y in zip(a.parameters(unit), b.parameters(unit)))
-
-
-def same_again(method: Method) -> Callable[[], Method]:
-    """A maker of copies of a method."""
-    return lambda: copy.deepcopy(method)

@@ -116,6 +116,8 @@ class Method(nn.Module):
     """Whether the loss compares examples of a batch."""
     uses_labels: ClassVar[bool] = True
     """Whether training looks at labels."""
+    fitted: ClassVar[tuple[str, ...]] = ()
+    """Buffers that `ready` fits; training leaves them as they are."""
 
     weights: Tensor
     progress: Tensor
@@ -231,6 +233,16 @@ def wrong_labels(uniforms: Tensor, labels: Tensor, classes: int) -> Tensor:
     """Wrong labels `[batch, k]`, each with equal chance, from uniforms `[batch, k]`."""
     offsets = (uniforms * (classes - 1)).long().clamp(max=classes - 2)
     return (labels.unsqueeze(1) + 1 + offsets) % classes
+
+
+def whose_turn(moment: Moment, turns: Sequence[float]) -> tuple[int, float]:
+    """Which block learns now where one learns after another, each this long (shares of the training), and how far it
+    is in its turn, in [0, 1)."""
+    now, since = 0, moment.step / moment.steps * sum(turns)
+    while now + 1 < len(turns) and since >= turns[now]:
+        since -= turns[now]
+        now += 1
+    return now, since / turns[now]
 
 
 def along(module: nn.Module, x: Tensor) -> Tensor:

@@ -1,6 +1,11 @@
-"""Every method that comes with the library: importing this registers them. A new one is one line here."""
+"""Every method that comes with the library, and their authors' networks: importing this registers them. A new one is
+one line here."""
 
 from goodness.methods import cumulative_part as cumulative_part
 from goodness.methods import cwc as cwc
 from goodness.methods import deeperforward as deeperforward
 from goodness.methods import mono_forward as mono_forward
+from goodness.methods import scff as scff
+from goodness.methods import trifecta as trifecta
+from goodness.model import scff_cnn as scff_cnn
+from goodness.model import trifecta_cnn as trifecta_cnn

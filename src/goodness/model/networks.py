@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -140,6 +141,22 @@ def output_shapes(blocks: list[nn.Module], shape: tuple[int, ...]) -> list[tuple
     for module, mode in modes:
         module.training = mode
     return found
+
+
+def at(values: Sequence[Any], depth: int) -> Any:
+    """A setting's value for a block; the last one stands for all blocks after it."""
+    return values[min(depth, len(values) - 1)]
+
+
+def halves(block: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """A block up to its last layer with weights, and what follows: its activation, its pooling."""
+    if not isinstance(block, nn.Sequential):
+        return block, nn.Identity()
+    cut = 0
+    for place, layer in enumerate(block, 1):
+        if list(layer.parameters()):
+            cut = place
+    return block[:cut], block[cut:]
 
 
 def features(x: Tensor) -> Tensor:

@@ -26,7 +26,9 @@ import goodness.presets.controls
 import goodness.presets.fast
 import goodness.presets.laptop
 import goodness.presets.cwc
-import goodness.presets.deeperforward  # noqa: F401
+import goodness.presets.deeperforward
+import goodness.presets.scff
+import goodness.presets.trifecta  # noqa: F401
 # isort: on
 
 SECTIONS = {

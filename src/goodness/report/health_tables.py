@@ -166,6 +166,26 @@ def audit_table(what: str, rows: list[dict[str, Any]]) -> Table:
     return table
 
 
+def method_audit_table(what: str, found: dict[str, Any]) -> Table:
+    """A row a trait of what the audit of a method found."""
+    together = sorted(unit for unit in found["units"] if len(unit) > 1)
+    first = f"; first {found['leaks'][0]['parameter']}" if found["leaks"] else ""
+    traits = {
+        "locality": found["tag"],
+        "blocks that learn together": ", ".join("-".join(map(str, unit)) for unit in together) or "none",
+        "edges that gradients cross": ", ".join(f"{a}-{b}" for a, b in found["edges"]) or "none",
+        "foreign gradients": f"{len(found['leaks'])}{first}",
+        "later blocks enter": ", ".join("-".join(map(str, unit)) for unit in found["later"]) or "no",
+        "labels used": "yes" if found["uses_labels"] else "no",
+        "readout fitted": "yes" if found["readout"] else "no",
+        "found, and declared away": ", ".join(found["undeclared"]) or "nothing",
+    }
+    table = Table(title=f"Locality of {what}", title_justify="left", show_header=False)
+    for name, value in traits.items():
+        table.add_row(name, value)
+    return table
+
+
 def _letters() -> Iterator[str]:
     """A, B, ... Z, AA, AB, ...: short names for groups."""
     alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"

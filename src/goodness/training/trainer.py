@@ -86,7 +86,8 @@ class Trainer:
         self._pairs: dict[tuple[int, str], tuple[list[Tensor], list[Tensor]]] = {
             place: ([theirs[names[id(one)]] for one in own], own) for place, own in followed.items() if own
         }
-        self._memories = [b for name, b in method.named_buffers() if "." not in name and name not in STATE]
+        self.judges = (*STATE, *method.fitted)
+        self._memories = [b for name, b in method.named_buffers() if "." not in name and name not in self.judges]
         self._running = [b for name, b in method.named_buffers() if "." in name]
         self._shares: dict[tuple[int, str], float | Tensor] = {
             place: 0.0 if guard is None else torch.zeros((), device=self.device) for place in self._pairs
@@ -238,13 +239,13 @@ class Trainer:
 
     @torch.no_grad()
     def copy_buffers(self) -> None:
-        """The teacher takes over what the method remembers; not the weights in a decision, which are its own, nor what
-        follows by averages."""
+        """The teacher takes over what the method remembers; not what it judges by, which is its own, nor what follows by
+        averages."""
         if self.is_averaged:
             theirs = dict(self.teacher.named_buffers())
             followed = {id(one) for _, own in self._pairs.values() for one in own}
             for name, value in self.method.named_buffers():
-                if name not in STATE and id(value) not in followed:
+                if name not in self.judges and id(value) not in followed:
                     theirs[name].copy_(value)
 
     def prepare(self, depth: int, turn: Turn) -> None:
@@ -301,9 +302,8 @@ class Trainer:
     def evaluated(self) -> Method:
         """The method with averaged weights, in evaluation mode."""
         if not self.is_averaged:
-            decided = self.teacher.weights.clone()
-            self.teacher.load_state_dict(self.method.state_dict())
-            self.teacher.weights.copy_(decided)
+            own = {name: value for name, value in self.teacher.state_dict().items() if name in self.judges}
+            self.teacher.load_state_dict({**self.method.state_dict(), **own})
         return self.teacher
 
     def _require_owners(self) -> None:
@@ -323,7 +323,7 @@ SETTLING = 50
 """Steps of a block over which the teacher takes its running statistics as they are: they start at 0 and 1, and an
 average would remember that."""
 STATE = ("weights", "progress")
-"""Buffers of a method that are the trainer's to set."""
+"""Buffers of a method that are the trainer's to set; with those that the method fits, the teacher's own."""
 
 
 def unit_pass(
