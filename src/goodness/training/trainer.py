@@ -239,8 +239,7 @@ class Trainer:
 
     @torch.no_grad()
     def copy_buffers(self) -> None:
-        """The teacher takes over what the method remembers; not what it judges by, which is its own, nor what follows by
-        averages."""
+        """The teacher takes over what the method remembers, but for what it judges by and what is averaged."""
         if self.is_averaged:
             theirs = dict(self.teacher.named_buffers())
             followed = {id(one) for _, own in self._pairs.values() for one in own}
