@@ -57,7 +57,7 @@ class Backprop(ClassifierLoop):
 
     def set(self, moment: Moment) -> None:
         optim = self.config.optim
-        rate = learning_rate(moment.total_step, moment.total_steps, optim.lr, optim.warmup)
+        rate = learning_rate(moment.total_step, moment.total_steps, optim.lr, optim.warmup, optim.schedule)
         set_learning_rate(self.optimisers[0], rate)
         self.average.aim(moment.total_step)
 

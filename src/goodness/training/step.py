@@ -158,7 +158,7 @@ class Stepper:
         optim = self.config.optim
         for depth, optimiser in enumerate(self.optimisers):
             begin, end = self.window(depth, moment)
-            rate = learning_rate(moment.total_step - begin, end - begin, optim.lr, optim.warmup)
+            rate = learning_rate(moment.total_step - begin, end - begin, optim.lr, optim.warmup, optim.schedule)
             set_learning_rate(optimiser, rate if self.learns(depth, moment) else 0.0)
             self.teacher.aim(depth, max(0, moment.total_step - begin))
         if self.progress is not None:
