@@ -76,8 +76,7 @@ class Trainer:
         self.ages = [0] * self.blocks
         self.owned = [[one for group in method.owned(d) for one in group["params"]] for d in range(self.blocks)]
         self._require_owners()
-        self.teaches = overrides(method, "prepare") or overrides(method, "streams")
-        self.is_averaged = optim.ema > 0 or self.teaches
+        self.is_averaged = optim.ema > 0 or method.wants_teacher()
         theirs = dict(self.teacher.named_parameters())
         names = {id(value): name for name, value in method.named_parameters()}
         self._pairs: list[tuple[list[Tensor], list[Tensor]]] = [
@@ -292,7 +291,7 @@ class Trainer:
         return self.owned[unit[0]] if len(unit) == 1 else [one for depth in unit for one in self.owned[depth]]
 
     def evaluated(self) -> Method:
-        """The method with averaged weights, in evaluation mode."""
+        """The method with averaged weights, in evaluation mode; without an average, with those of now."""
         if not self.is_averaged:
             decided = self.teacher.weights.clone()
             self.teacher.load_state_dict(self.method.state_dict())
