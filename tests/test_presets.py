@@ -21,11 +21,12 @@ from goodness.local.negatives import Random, Teacher
 from goodness.local.routing import Balance, RouterZ
 from goodness.local.supcon import SupCon
 from goodness.local.terms import Aspects, Block, Current, DepthOrder, MissingGradient, Reconstruction
+from goodness.methods.build import build_method
 from goodness.model.hybrid import Hybrid
 from goodness.model.network import Network
 from goodness.model.stripped import StrippedNetwork
 from goodness.paper.accuracies import PAPER
-from goodness.parts import Term
+from goodness.parts import ImageFacts, Term
 from goodness.presets import RULES, SECTIONS, Changes, add_variants, base_of, preset, presets, section_of, variant
 from goodness.report.tables import presets_table
 
@@ -58,6 +59,9 @@ def by_name(*paths: str) -> dict[str, Any]:
 def parameters(config: Config, *, with_terms: bool = True) -> int:
     """At CIFAR-10's size; nothing is allocated."""
     with torch.device("meta"):
+        if not config.is_cumulative:
+            method = build_method(config, ImageFacts((3, 32, 32), 10, (0.5,) * 3, (0.5,) * 3), config.seed)
+            return sum(one.numel() for one in method.parameters())
         if config.trainer == "backprop":
             return StrippedNetwork(config.model, (3, 32, 32), 10).parameter_count()
         return Network(config.model, (3, 32, 32), 10, terms=config.objective if with_terms else None).parameter_count()
@@ -89,7 +93,7 @@ def test_a_preset_says_what_it_is_in_a_sentence_or_two(name: str) -> None:
 def test_a_preset_names_a_base_that_came_before_it_and_differs_from_it(name: str) -> None:
     base = base_of(name)
     if base is None:
-        assert name in ("gamma0-dense", "sprint", "demo")
+        assert name in ("gamma0-dense", "sprint", "demo", "hinton")
         return
     assert NAMES.index(base) < NAMES.index(name)
     changed = set(differences(goodness.preset(name), goodness.preset(base))) - {"preset"}

@@ -32,7 +32,9 @@ BLOCK_SIZES = {"heads": 2, "hidden": 8}
 
 def shrunk(name: str, changes: Mapping[str, Any] | None = None, *, blocks: int = 2) -> Config:
     """A preset with every size cut down and nothing else: widths, blocks, experts, slots, queue. Then the changes."""
-    config = override(preset(name), {**SIZES, "model.blocks": blocks})
+    if not (config := preset(name)).is_cumulative:
+        return make_config(config, {**smaller_network(config, blocks), **(changes or {})})
+    config = override(config, {**SIZES, "model.blocks": blocks})
     if isinstance(config.model.block, ConvStages):
         config = override(config, {"model.block.channels": (4, 8, 8), "model.stem.patch": None})
     elif isinstance(config.model.block, Pyramid):
@@ -49,6 +51,12 @@ def shrunk(name: str, changes: Mapping[str, Any] | None = None, *, blocks: int =
         config = override(config, {"objective.supcon.queue": 24, "objective.supcon.dimensions": 4})
     config = override(config, {"readout.width": 16, "readout.heads": 2})
     return make_config(config, changes)
+
+
+def smaller_network(config: Config, blocks: int) -> dict[str, Any]:
+    """The network of a method other than the paper's, cut down."""
+    sizes = {"widths": (12,) * blocks, "channels": (4,) * blocks, "pools": (0,)}
+    return {f"network.{name}": size for name, size in sizes.items() if hasattr(config.network, name)}
 
 
 class Blobs(Dataset):

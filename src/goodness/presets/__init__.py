@@ -24,7 +24,8 @@ import goodness.presets.other_data
 import goodness.presets.texts
 import goodness.presets.controls
 import goodness.presets.fast
-import goodness.presets.laptop  # noqa: F401
+import goodness.presets.laptop
+import goodness.presets.hinton  # noqa: F401
 # isort: on
 
 SECTIONS = {
@@ -39,6 +40,7 @@ SECTIONS = {
     "bp-strong": "Controls",
     "sprint": "Accuracy per minute",
     "demo": "On a laptop",
+    "hinton": "Other methods",
 }
 """A title for each stretch of the presets above, by the name that it begins with."""
 
