@@ -14,8 +14,8 @@ from small_methods import batch, entering, given, made, small, trainer
 import goodness
 from goodness.api import load_data
 from goodness.errors import ConfigError
-from goodness.methods.base import Moment
-from goodness.methods.label_input import likely_wrong_labels
+from goodness.methods.base import Moment, Signal, along
+from goodness.methods.label_input import behind_labels, likely_wrong_labels
 from goodness.model.hinton_mlp import FullGradientRelu
 from goodness.training.moment import Moment as Place
 
@@ -83,7 +83,7 @@ def test_the_gradient_is_that_of_the_formula_with_peers_passing_units_that_are_o
     signal = entering(method, depth, images, labels)
     method.loss(depth, signal, method.through(depth, signal)).backward()
     linear = next(one for one in method.blocks[depth] if isinstance(one, torch.nn.Linear))
-    x = signal["x"].double()
+    x = (x_of(signal) if depth == 0 else signal["x"]).double()
     x = x / (x.square().mean(-1, keepdim=True).sqrt() + 1e-8)
     h = (x @ linear.weight.detach().double().T + linear.bias.detach().double()).clamp(min=0)
     units = h.shape[-1]
@@ -97,6 +97,25 @@ def test_the_gradient_is_that_of_the_formula_with_peers_passing_units_that_are_o
     expected = torch.einsum("bhu,bhx->ux", by_output, x)
     assert torch.allclose(linear.weight.grad.double(), expected, atol=1e-6)
     assert torch.allclose(linear.bias.grad.double(), by_output.sum((0, 1)), atol=1e-6)
+
+
+def x_of(signal: Signal) -> torch.Tensor:
+    """Block 0's input as one tensor."""
+    label = signal["label"]
+    return torch.cat([label, signal["pixels"].expand(-1, label.shape[1], -1)], dim=-1)
+
+
+@pytest.mark.parametrize("changes", [{"network": "mlp"}, {"network": "hinton-mlp"}, {"method.label": "appended"}])
+def test_pixels_that_are_multiplied_once_give_what_the_block_gives_under_each_label(changes: dict[str, Any]) -> None:
+    method = made(small("hinton", {**TINY, **changes})).double()
+    images, labels = batch()
+    signal = {name: one.double() for name, one in method.streams(images, labels, given(method)).items()}
+    block, found = method.blocks[0], []
+    for h in (behind_labels(block, signal["pixels"], signal["label"]), along(block, x_of(signal))):
+        gradients = torch.autograd.grad((h.square() * (1 + h)).sum(), list(block.parameters()))
+        found.append((h, *gradients))
+    for shared, plain in zip(*found):
+        assert torch.allclose(shared, plain, rtol=1e-10)
 
 
 def test_the_full_gradient_relu_is_a_relu_that_passes_every_gradient() -> None:
@@ -139,7 +158,7 @@ def test_hard_wrong_labels_follow_the_teacher() -> None:
     method = made(small("hinton", {"method.wrong": "hard", **TINY}))
     images, labels = batch()
     signal = method.streams(images, labels, given(method))
-    asked = signal["x"][..., :10].argmax(-1)
+    asked = signal["label"].argmax(-1)
     scores = method.evidence(images)[1]
     assert asked[:, 0].tolist() == labels.tolist()
     assert asked[:, 1:].tolist() == likely_wrong_labels(torch.full((12, 1), 0.3), labels, scores).tolist()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from goodness.errors import ConfigError
 from goodness.methods.base import Moment, Out, Plan, Signal, all_but_first, along, sum_all
-from goodness.methods.label_input import LabelInput, LabelInputPart
+from goodness.methods.label_input import LabelInput, LabelInputPart, behind_labels
 from goodness.model.hinton_mlp import HintonMlp
 from goodness.model.networks import output_shapes
 from goodness.parts import ImageFacts, register_method
@@ -49,17 +49,21 @@ class Hinton(LabelInput):
             self.register_buffer(f"activity{depth}", torch.full(shape, 0.5))
 
     def through(self, depth: int, s: Signal) -> Out:
-        root_mean_square = torch.linalg.vector_norm(s["x"], dim=-1, keepdim=True) / s["x"].shape[-1] ** 0.5
-        h = along(self.blocks[depth], s["x"] / (root_mean_square + self.settings.eps))
+        if depth == 0:  # a one-hot label adds 1 to the sum of squares, whichever it is
+            squares, width = s["pixels"].square().sum(-1, keepdim=True) + 1, s["pixels"].shape[-1] + self.classes
+            size = (squares / width).sqrt() + self.settings.eps
+            h = behind_labels(self.blocks[0], s["pixels"] / size, s["label"] / size)
+        else:
+            size = s["x"].square().mean(-1, keepdim=True).sqrt() + self.settings.eps
+            h = along(self.blocks[depth], s["x"] / size)
         goodness = h.square().sum(-1) if self.settings.goodness == "sum" else h.square().mean(-1)
         return Out({"x": h}, goodness, {"right": h[:, 0]})
 
     def loss(self, depth: int, s: Signal, out: Out) -> Tensor:
         units = out.on["x"].shape[-1] if self.settings.goodness == "sum" else 1
         right, wrong = (out.speaks - self.settings.threshold * units).unbind(1)  # type: ignore[operator]
-        activity = self.activity(depth, out.more)
-        peer = self.settings.peer * (activity.mean() - activity).square().mean()
-        return (F.softplus(-right) + F.softplus(wrong)).mean() / 2 + peer
+        peer = self.activity(depth, out.more).var(correction=0)
+        return (F.softplus(-right) + F.softplus(wrong)).mean() / 2 + self.settings.peer * peer
 
     def activity(self, depth: int, more: Signal) -> Tensor:
         """Running mean of every unit's output under the right label, this batch included."""

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goodness.errors import ConfigError
-from goodness.methods.base import Method, Signal, Step
+from goodness.methods.base import Method, Signal, Step, along
 from goodness.parts import ImageFacts, MethodPart
 
 
@@ -36,7 +36,7 @@ class LabelInputPart(MethodPart):
 
 
 class LabelInput(Method):
-    """Block 0 gets `[batch, H, width]`: flat images under labels."""
+    """Block 0's signal is flat images "pixels" `[batch, 1, width]` and their labels "label" `[batch, H, classes]`."""
 
     asks = True
 
@@ -47,9 +47,8 @@ class LabelInput(Method):
         self.over_pixels, self.hard = settings.label == "first-pixels", settings.wrong == "hard"
 
     def present(self, images: Tensor, asked: Tensor) -> Signal:
-        pixels = images.flatten(1)[:, self.classes if self.over_pixels else 0 :].unsqueeze(1)
-        label = F.one_hot(asked, self.classes).to(images.dtype)
-        return {"x": torch.cat([label, pixels.expand(-1, asked.shape[1], -1)], dim=-1)}
+        pixels = images.flatten(1)[:, self.classes if self.over_pixels else 0 :]
+        return {"pixels": pixels.unsqueeze(1), "label": F.one_hot(asked, self.classes).to(images.dtype)}
 
     def streams(self, images: Tensor, labels: Tensor, step: Step) -> Signal:
         if not self.hard:
@@ -61,6 +60,38 @@ class LabelInput(Method):
 
     def wants_teacher(self) -> bool:
         return self.hard
+
+
+def behind_labels(block: nn.Module, pixels: Tensor, label: Tensor) -> Tensor:
+    """A block on labels `[batch, H, classes]` in front of pixels `[batch, 1, width]`: `[batch, H, ...]`.
+
+    On a CPU a linear layer that comes first multiplies an image's pixels once for all its labels.
+    """
+    layers = [one for one in block if not isinstance(one, nn.Flatten)] if isinstance(block, nn.Sequential) else [block]
+    is_plain = pixels.device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+    if not is_plain or torch.compiler.is_compiling() or not isinstance(layers[0], nn.Linear) or layers[0].bias is None:
+        return along(block, torch.cat([label, pixels.expand(-1, label.shape[1], -1)], dim=-1))
+    x = _LinearBehindLabels.apply(layers[0].weight, layers[0].bias, pixels.squeeze(1), label)
+    return along(nn.Sequential(*layers[1:]), x)  # type: ignore[arg-type]
+
+
+class _LinearBehindLabels(torch.autograd.Function):
+    """A linear layer on [label, pixels]. Its gradient is written in place: slices of a weight would each pad theirs."""
+
+    @staticmethod
+    def forward(ctx: Any, weight: Tensor, bias: Tensor, pixels: Tensor, label: Tensor) -> Tensor:
+        ctx.save_for_backward(weight, pixels, label)
+        of_label, of_pixels = weight.split([label.shape[-1], pixels.shape[-1]], dim=1)
+        return F.linear(pixels, of_pixels, bias).unsqueeze(1) + F.linear(label, of_label)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None, None]:
+        (y,), (weight, pixels, label) = gradients, ctx.saved_tensors
+        gradient, summed = torch.empty_like(weight), y.sum(dim=1)
+        of_label, of_pixels = gradient.split([label.shape[-1], pixels.shape[-1]], dim=1)
+        torch.mm(summed.T, pixels, out=of_pixels)
+        torch.mm(y.flatten(0, 1).T, label.flatten(0, 1), out=of_label)
+        return gradient, summed.sum(dim=0), None, None
 
 
 def likely_wrong_labels(uniforms: Tensor, labels: Tensor, scores: Tensor) -> Tensor:
