@@ -13,11 +13,16 @@ from small_methods import batch, entering, given, made, small, trainer
 
 import goodness
 from goodness.api import load_data
+from goodness.cli import main
+from goodness.config import Config, override
 from goodness.errors import ConfigError
 from goodness.methods.base import Moment, Signal, along
+from goodness.methods.hinton import HintonPart
 from goodness.methods.label_input import behind_labels, likely_wrong_labels
-from goodness.model.hinton_mlp import FullGradientRelu
+from goodness.model.hinton_mlp import FullGradientRelu, HintonMlp
+from goodness.model.networks import Mlp
 from goodness.training.moment import Moment as Place
+from goodness.training.optim import learning_rate
 
 TINY = {"network.widths": (7, 5)}
 
@@ -204,6 +209,28 @@ def test_prediction_sums_the_goodness_of_all_layers_but_the_first_or_of_all(tmp_
         method = run.method()
         evidence = method.evidence(images / 255)
         assert torch.allclose(run.predict(images), evidence[first:].sum(0), rtol=1e-5)
+
+
+def test_choosing_the_method_brings_its_network_unless_another_is_chosen() -> None:
+    assert override(Config(), {"method.threshold": 2.0, "method": "hinton"}).network == HintonMlp()
+    for changes in ({"method": "hinton", "network": "mlp"}, {"network": "mlp", "method": "hinton"}):
+        assert override(Config(), changes).network == Mlp()
+
+
+def test_the_command_line_takes_its_settings(tmp_path: Path) -> None:
+    chosen = ["--method", "hinton", "--method.threshold", "2", "--network", "mlp", "--network.widths", "30", "20"]
+    options = [*chosen, "--epochs", "1", "--device", "cpu"]
+    assert main(["train", "demo", *options, "--out", str(tmp_path / "run")]) == 0
+    config = goodness.load(tmp_path / "run").config
+    assert isinstance(config.method, HintonPart)
+    assert config.method.threshold == 2
+    assert config.network == Mlp(widths=(30, 20))
+    assert main(["train", "demo", *options, "--method.peer", "-1", "--out", str(tmp_path / "b")]) == 2
+
+
+def test_the_late_linear_schedule_holds_the_peak_for_half_the_time() -> None:
+    rates = [learning_rate(step, 8, 2.0, 0.0, "late-linear") for step in range(9)]
+    assert rates == pytest.approx([2, 2, 2, 2, 2, 1.5, 1, 0.5, 0])
 
 
 @pytest.mark.parametrize(
