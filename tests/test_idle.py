@@ -27,14 +27,14 @@ from goodness.local.supcon import SupCon
 from goodness.local.terms import Aspects, Block, Current
 from goodness.model.hybrid import Hybrid
 from goodness.model.plain_cnn import ConvStages
-from goodness.presets import preset, presets
+from goodness.presets import preset
 from goodness.training.backprop import Backprop
 from goodness.training.loop import Loop, Position
 from goodness.training.run import RunFolder
 from goodness.training.stage1 import Stage1, build_network
 from goodness.training.stage2 import Stage2
 from interruptions import Killed, kill_after
-from tiny_runs import BLOBS, blobs_at_hand, shrunk
+from tiny_runs import BLOBS, PAPERS_METHOD, blobs_at_hand, shrunk
 
 CPU = torch.device("cpu")
 NOWHERE = RunFolder(Path("/nowhere"), None)
@@ -367,7 +367,7 @@ SAID_OF_PRESETS = {
 }
 
 
-@pytest.mark.parametrize("name", [name for name in presets if preset(name).is_cumulative])
+@pytest.mark.parametrize("name", PAPERS_METHOD)
 def test_a_preset_reports_a_sharpness_without_memory_and_what_is_written_here(name: str) -> None:
     config = preset(name)
     aspects = config.objective.get("aspects")
@@ -612,7 +612,7 @@ def unexplained(config: Config) -> set[str]:
     return {one for one in unread if not is_explained(one, config) and not one.startswith(OF_A_WHOLE_RUN)}
 
 
-@pytest.mark.parametrize("name", [name for name in presets if preset(name).is_cumulative])
+@pytest.mark.parametrize("name", PAPERS_METHOD)
 def test_every_setting_of_a_preset_is_read_or_known_to_be_idle(name: str) -> None:
     assert unexplained(small(name, {"model.blocks": 2})) == set()
 

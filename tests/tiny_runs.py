@@ -22,9 +22,12 @@ from goodness.durable import read_json, read_lines
 from goodness.model.hybrid import Hybrid
 from goodness.model.plain_cnn import ConvStages
 from goodness.model.pyramid import Pyramid
-from goodness.presets import preset
+from goodness.presets import preset, presets
 from goodness.tensor_file import weights_sha256
 from goodness.training.checkpoint import Checkpoints
+
+PAPERS_METHOD = [name for name in presets if preset(name).is_cumulative]
+"""Presets whose settings are those of the paper's method."""
 
 SIZES = {"model.width": 8, "model.stem.channels": 4, "model.stem.patch": 2}
 BLOCK_SIZES = {"heads": 2, "hidden": 8}

@@ -93,8 +93,9 @@ class Optim:
     can also take Adam or SGD, whose weight decay is part of the gradient."""
     lr: float = 1e-3
     """Peak learning rate."""
-    schedule: Literal["cosine", "linear", "constant"] = "cosine"
-    """What follows the warm-up: a cosine or a line to zero, or the peak all along."""
+    schedule: Literal["cosine", "linear", "late-linear", "constant"] = "cosine"
+    """What follows the warm-up: a cosine or a line to zero, the peak and from half of it on a line to zero, or the
+    peak all along."""
     warmup: float = 15 / 362
     """Share of the training over which the learning rate rises."""
     weight_decay: float = 0.05
@@ -387,9 +388,13 @@ def override(config: C, changes: Mapping[str, Any]) -> C:
 
     A part is changed by its name or by an instance; naming a term that is not there adds it; None takes a term away.
     """
-    for path, value in sorted(changes.items(), key=lambda one: one[0] not in CHOOSING):
-        config = _set(config, path.split("."), value, path)
-        if path in CHOOSING and isinstance(config, Config):
+    chosen = [path for path in CHOOSING if path in changes]
+    for path in [*chosen, *(path for path in changes if path not in chosen)]:
+        config = _set(config, path.split("."), changes[path], path)
+        if path == "method" and isinstance(config, Config) and isinstance(config.network, Backbone):
+            network = named_part(NetworkPart, config.method.default_network)
+            config = dataclasses.replace(config, network=network)
+        if path in chosen and isinstance(config, Config):
             config = without_foreign_settings(config)
     return config
 

@@ -248,6 +248,8 @@ class MethodPart(Part):
 
     version: ClassVar[int] = 1
     """Raised by hand when an unchanged configuration trains to other numbers."""
+    default_network: ClassVar[str] = "backbone"
+    """The network that choosing the method brings, unless another is chosen."""
 
     def enters(self, facts: ImageFacts) -> tuple[int, ...]:
         """The shape of one example as block 0 gets it, under one hypothesis; an image's own by default."""

@@ -31,6 +31,7 @@ from goodness.paper.suites import (
 from goodness.presets import preset, presets
 from goodness.sweep.plan import make_cells
 from goodness.sweep.suites import suites
+from tiny_runs import PAPERS_METHOD
 
 FULL, SHORT, TINY = (SCALES[name] for name in ("full", "short", "tiny"))
 
@@ -164,7 +165,7 @@ def test_the_same_run_stands_once_for_all_tables() -> None:
     assert len(set(folders)) == len(folders) == len(together)
 
 
-@pytest.mark.parametrize("name", [name for name in presets if name != "demo" and preset(name).is_cumulative])
+@pytest.mark.parametrize("name", [name for name in PAPERS_METHOD if name != "demo"])
 def test_scales_change_the_schedule_and_then_the_size_and_never_the_rule(name: str) -> None:
     own = preset(name)
     assert FULL.overrides(name) == {}

@@ -195,6 +195,10 @@ class Method(nn.Module):
         rate = (right > wrong.amax(dim=1)).float().mean()
         return {"g_pos": right.mean(), "g_neg": wrong.mean(), "sep_rate": rate}
 
+    def wants_teacher(self) -> bool:
+        """Whether training looks at the teacher; taken for granted where `streams` or `prepare` is the method's own."""
+        return type(self).streams is not Method.streams or type(self).prepare is not Method.prepare
+
     # What is provided.
 
     def walk(self, s: Signal) -> Iterator[tuple[int, Signal, Out]]:

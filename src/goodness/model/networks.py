@@ -81,8 +81,12 @@ class Mlp(NetworkPart):
         if not self.widths or min(self.widths) < 1:
             raise ConfigError(f"network.widths needs a positive width for every block, got {self.widths}")
 
+    def sizes(self, shape: tuple[int, ...]) -> list[int]:
+        """Numbers that enter, and that each layer gives."""
+        return [math.prod(shape), *self.widths]
+
     def build(self, shape: tuple[int, ...], facts: ImageFacts, config: Config) -> list[nn.Module]:
-        sizes = [math.prod(shape), *self.widths]
+        sizes = self.sizes(shape)
         layers = [nn.Sequential(nn.Linear(before, after), nn.ReLU()) for before, after in pairwise(sizes)]
         return [nn.Sequential(nn.Flatten(), *layers[0]), *layers[1:]]
 

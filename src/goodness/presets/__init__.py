@@ -25,6 +25,7 @@ import goodness.presets.texts
 import goodness.presets.controls
 import goodness.presets.fast
 import goodness.presets.laptop
+import goodness.presets.hinton
 import goodness.presets.cwc
 import goodness.presets.deeperforward
 import goodness.presets.scff
@@ -43,7 +44,7 @@ SECTIONS = {
     "bp-strong": "Controls",
     "sprint": "Accuracy per minute",
     "demo": "On a laptop",
-    "cwc": "Other methods",
+    "hinton": "Other methods",
 }
 """A title for each stretch of the presets above, by the name that it begins with."""
 

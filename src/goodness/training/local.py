@@ -79,7 +79,7 @@ class LocalLearning(Loop):
         self.guard = self.trainer.guard = None
 
     def evaluated(self) -> Method:
-        return self.trainer.evaluated()
+        return self.trainer.teacher
 
     def learned(self) -> dict[str, Tensor]:
         tensors = {f"method.{name}": value for name, value in self.method.state_dict().items()}
@@ -107,7 +107,7 @@ class LocalLearning(Loop):
 
     def before_judging(self) -> None:
         """Fit a readout, where the method has one, and decide what each block weighs."""
-        method = self.evaluated()
+        method = self.trainer.evaluated()
         if overrides(method, "ready"):
             with autocast(self.device, self.dtype):
                 method.ready(self._training_images())

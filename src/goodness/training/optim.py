@@ -18,13 +18,14 @@ from goodness.training.muon import Muon
 
 def learning_rate(step: int, steps: int, peak: float, warmup: float, schedule: str = "cosine") -> float:
     """Linear warm-up, then a cosine to zero: lr/2 (1 + cos(pi t)), t the share of the steps after the warm-up. Or a
-    line to zero, or the peak all along."""
+    line to zero, at once or from t = 1/2 on, or the peak all along."""
     warm = warmup * steps
     if step < warm:
         return peak * (step + 1) / (warm + 1)
-    if schedule != "cosine":
-        return peak * (1 - (step - warm) / max(1.0, steps - warm) if schedule == "linear" else 1.0)
-    return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1.0, steps - warm)))
+    left = 1 - (step - warm) / max(1.0, steps - warm)
+    if schedule == "cosine":
+        return peak * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(1.0, steps - warm)))
+    return peak * {"linear": left, "late-linear": min(1.0, 2 * left), "constant": 1.0}[schedule]
 
 
 def learning_window(depth: int, blocks: int, steps: int, freeze: str) -> tuple[int, int]:
@@ -85,18 +86,17 @@ def unit_optimiser(groups: list[dict[str, Any]], config: Optim) -> torch.optim.O
             betas=config.betas,
             weight_decay=config.weight_decay,
         )
-    split = []
+    split: dict[tuple[Any, ...], dict[str, Any]] = {}  # by what they have in common: each group is a call of its own
     for group in groups:
         rest = {name: value for name, value in group.items() if name not in ("params", "muon")}
-        for decays in (True, False):
-            some = [one for one in group["params"] if (one.dim() >= 2) == decays]
-            if some:
-                decay = rest.get("weight_decay", config.weight_decay) if decays else 0.0
-                split.append({**rest, "params": some, "weight_decay": decay})
+        for one in group["params"]:
+            decay = rest.get("weight_decay", config.weight_decay) if one.dim() >= 2 else 0.0
+            alike = {**rest, "weight_decay": decay}
+            split.setdefault(tuple(sorted(alike.items())), {**alike, "params": []})["params"].append(one)
     if config.kind == "sgd":
-        return torch.optim.SGD(split, lr=config.lr, momentum=config.momentum, fused=True)
+        return torch.optim.SGD(split.values(), lr=config.lr, momentum=config.momentum, fused=True)
     kind = torch.optim.Adam if config.kind == "adam" else AdamW
-    return kind(split, lr=config.lr, betas=config.betas, fused=True)
+    return kind(split.values(), lr=config.lr, betas=config.betas, fused=True)
 
 
 def match_layout(optimiser: torch.optim.Optimizer) -> None:

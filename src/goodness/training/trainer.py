@@ -76,8 +76,7 @@ class Trainer:
         self.ages = [0] * self.blocks
         self.owned = [[one for group in method.owned(d) for one in group["params"]] for d in range(self.blocks)]
         self._require_owners()
-        self.teaches = overrides(method, "prepare") or overrides(method, "streams")
-        self.is_averaged = optim.ema > 0 or self.teaches
+        self.is_averaged = optim.ema > 0 or method.wants_teacher()
         theirs = {**dict(self.teacher.named_parameters()), **dict(self.teacher.named_buffers())}
         names = {id(value): name for name, value in (*method.named_parameters(), *method.named_buffers())}
         # Running statistics are averaged too: averaged weights have other activations than the latest.
@@ -299,7 +298,7 @@ class Trainer:
         return self.owned[unit[0]] if len(unit) == 1 else [one for depth in unit for one in self.owned[depth]]
 
     def evaluated(self) -> Method:
-        """The method with averaged weights, in evaluation mode."""
+        """The method with averaged weights, in evaluation mode; without an average, with those of now."""
         if not self.is_averaged:
             own = {name: value for name, value in self.teacher.state_dict().items() if name in self.judges}
             self.teacher.load_state_dict({**self.method.state_dict(), **own})
