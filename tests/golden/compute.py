@@ -115,8 +115,8 @@ def training(name: str, changes: Mapping[str, Any] | None = None) -> dict[str, A
     """Losses and gradient norms, one number an epoch, and the final weights of a preset or one of `VARIANTS`."""
     base, more = VARIANTS.get(name, (name, {}))
     run = train(small(base, {**more, **(changes or {})}))
-    network = run.stripped("last") if run.stage == "bp" else run.network("last")
-    return {**losses(run), "weights": weights(network.state_dict())}
+    ways = {"bp": run.stripped, "s1": run.method if run.is_of_a_method else run.network}
+    return {**losses(run), "weights": weights(ways[run.stage]("last").state_dict())}
 
 
 def losses(run: Run) -> dict[str, Any]:
@@ -127,9 +127,11 @@ def losses(run: Run) -> dict[str, Any]:
     return {f"block {depth}": _over_epochs([line["blocks"][depth] for line in lines]) for depth in range(blocks)}
 
 
-def _over_epochs(lines: list[dict[str, float]]) -> dict[str, list[float]]:
-    names = [name for name in lines[0] if name.startswith("loss") or name == "grad_norm"]
-    return {name: [line[name] for line in lines] for name in names}
+def _over_epochs(lines: list[dict[str, float]]) -> dict[str, list[float | None]]:
+    """None of an epoch in which the block did not learn."""
+    told = dict.fromkeys(name for line in lines for name in line)
+    names = [name for name in told if name.startswith("loss") or name == "grad_norm"]
+    return {name: [line.get(name) for line in lines] for name in names}
 
 
 def weights(tensors: Mapping[str, Tensor]) -> dict[str, list[float]]:

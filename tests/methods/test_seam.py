@@ -36,12 +36,22 @@ class Case(NamedTuple):
 
 MLP = {"network": "mlp", "network.widths": (20, 16, 12)}
 CNN = {"network": "cnn", "network.channels": (4, 6, 8), "network.pools": (0,)}
+GROUPED = {"network.channels": (10, 10, 20)}
+ALL_ALONG = {"method.begin": (), "method.end": ()}
 
 CASES = {
     "mono-forward": Case(MLP),
     "hinton": Case({"network": "hinton-mlp", "network.widths": (20, 16, 12)}),
     "local-backprop": Case(CNN),
     "backprop": Case(MLP, tag="joined", edges=((0, 1), (1, 2))),
+    "cwc": Case({**GROUPED, "network": "cfse", "network.groups": (), "method.groups": (), **ALL_ALONG}),
+    "deeperforward": Case({**CNN, **GROUPED}),
+    "scff": Case(
+        {"network": "scff-cnn", "network.channels": (6, 8, 10), "network.kernels": (3, 3, 1), "method.features": 64},
+        uses_labels=False,
+        readout=True,
+    ),
+    "trifecta": Case({**CNN, "network": "trifecta-cnn"}, tag="overlapping", edges=((0, 1), (1, 2))),
 }
 VARIANTS = {
     "hinton one by one": ("hinton", {"method.order": "one-by-one", "network": "mlp", "network.widths": (20, 16, 12)}),
