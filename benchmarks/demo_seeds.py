@@ -18,7 +18,7 @@ import torch
 from goodness.demo import RULES, run_demo, shows_free_riding
 from goodness.report.figures import demo_figure
 from goodness.report.names import DEMO_NAMES
-from goodness.training.run import environment
+from goodness.runs.run_folder import environment
 
 
 def main() -> None:

@@ -25,7 +25,7 @@ from torch import Tensor
 import goodness.training.step as step_module
 from goodness.api import make_config, prepared
 from goodness.bench.subjects import made_up
-from goodness.training.run import RunFolder, choose_device, choose_dtype, environment
+from goodness.runs.run_folder import RunFolder, choose_device, choose_dtype, environment
 from goodness.training.stage1 import Stage1
 
 TARGET = 0.05

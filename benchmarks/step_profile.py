@@ -18,7 +18,7 @@ import torch
 from goodness.api import make_config, prepared
 from goodness.bench.clock import milliseconds
 from goodness.bench.subjects import made_up, stepping
-from goodness.training.run import RunFolder, choose_device, choose_dtype
+from goodness.runs.run_folder import RunFolder, choose_device, choose_dtype
 from goodness.training.stage1 import Stage1
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from goodness.config import differences
 from goodness.paper.reduced import rounded
 from goodness.presets import preset
-from goodness.runs import READOUT, Run
+from goodness.runs.run import READOUT, Run
 
 KEPT = ("device_name", "torch", "cuda", "cudnn", "driver", "dtype", "python", "commit", "commit_is_dirty")
 KEPT += ("method", "method_version", "health_version")

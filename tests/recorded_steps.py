@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 import goodness
+from goodness.runs.checkpoint import Checkpoints
 from goodness.training import replay
-from goodness.training.checkpoint import Checkpoints
 
 
 def three_ways(

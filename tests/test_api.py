@@ -14,9 +14,9 @@ import torch
 import goodness
 from goodness.api import prepared
 from goodness.errors import ConfigError, DataError, RunError, UserError
-from goodness.local.collaboration import Constant
-from goodness.local.terms import Current
-from goodness.predict import block_goodness_by_label
+from goodness.methods.cumulative.collaboration import Constant
+from goodness.methods.cumulative.evidence import block_goodness_by_label
+from goodness.methods.cumulative.terms import Current
 from tiny_runs import BLOBS, BLOCK_SIZES, SIZES, blobs_at_hand, shrunk
 
 BLOCK = {f"model.block.{field}": value for field, value in BLOCK_SIZES.items()}

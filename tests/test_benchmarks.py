@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import goodness
-from goodness.runs import Run
+from goodness.runs.run import Run
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 SCRIPTS = Path(__file__).parents[1] / "benchmarks"

@@ -18,7 +18,7 @@ from goodness.cli.bench import BenchArgs
 from goodness.cli.paper import PaperArgs
 from goodness.cli.publish import PublishArgs
 from goodness.cli.terminal import parsed
-from goodness.starting import is_command
+from goodness.startup import is_command
 
 TINY = [
     *("--model.width", "16", "--model.block.heads", "2", "--model.block.hidden", "16"),
@@ -209,7 +209,7 @@ def test_presets_are_listed_with_their_differences(capsys: pytest.CaptureFixture
 def test_presets_are_listed_without_building_a_network(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("goodness.model.network.Stemmed.__init__", lambda *_, **__: pytest.fail("a network was built"))
+    monkeypatch.setattr("goodness.nn.network.Stemmed.__init__", lambda *_, **__: pytest.fail("a network was built"))
     assert run(capsys, "presets")[0] == 0
 
 

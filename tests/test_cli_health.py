@@ -11,7 +11,7 @@ import torch
 
 import goodness
 from goodness.cli import main
-from goodness.model.network import Network
+from goodness.nn.network import Network
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 

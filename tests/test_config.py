@@ -28,13 +28,13 @@ from goodness.config import (
     to_dict,
 )
 from goodness.errors import ConfigError
-from goodness.local.collaboration import Constant, Gated, Ramp
-from goodness.local.negatives import Random, Teacher
-from goodness.local.supcon import SupCon
-from goodness.local.terms import Aspects, Block, Current, MissingGradient
-from goodness.model.head import AspectGoodness
-from goodness.model.hybrid import Hybrid
-from goodness.model.label import Add
+from goodness.methods.cumulative.collaboration import Constant, Gated, Ramp
+from goodness.methods.cumulative.negatives import Random, Teacher
+from goodness.methods.cumulative.supcon import SupCon
+from goodness.methods.cumulative.terms import Aspects, Block, Current, MissingGradient
+from goodness.nn.head import AspectGoodness
+from goodness.nn.hybrid import Hybrid
+from goodness.nn.label import Add
 from goodness.parts import REGISTRIES, Rule
 from goodness.presets import preset, presets
 

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import goodness
-from goodness.model.head import AspectHead
+from goodness.nn.head import AspectHead
 
 DOCS = Path(__file__).parent.parent / "docs"
 

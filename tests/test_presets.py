@@ -16,15 +16,15 @@ from rich.console import Console
 import goodness
 from goodness.config import Config, Keep, Model, Optim, Readout, Stem, differences, from_dict, override, to_dict
 from goodness.errors import ConfigError
-from goodness.local.collaboration import Constant, Gated, Progressive, Ramp
-from goodness.local.negatives import Random, Teacher
-from goodness.local.routing import Balance, RouterZ
-from goodness.local.supcon import SupCon
-from goodness.local.terms import Aspects, Block, Current, DepthOrder, MissingGradient, Reconstruction
 from goodness.methods.build import build_method
-from goodness.model.hybrid import Hybrid
-from goodness.model.network import Network
-from goodness.model.stripped import StrippedNetwork
+from goodness.methods.cumulative.collaboration import Constant, Gated, Progressive, Ramp
+from goodness.methods.cumulative.negatives import Random, Teacher
+from goodness.methods.cumulative.routing import Balance, RouterZ
+from goodness.methods.cumulative.supcon import SupCon
+from goodness.methods.cumulative.terms import Aspects, Block, Current, DepthOrder, MissingGradient, Reconstruction
+from goodness.nn.hybrid import Hybrid
+from goodness.nn.network import Network
+from goodness.nn.stripped import StrippedNetwork
 from goodness.paper.accuracies import PAPER
 from goodness.parts import ImageFacts, Term
 from goodness.presets import RULES, SECTIONS, Changes, add_variants, base_of, preset, presets, section_of, variant

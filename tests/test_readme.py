@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from goodness.cli import COMMANDS
-from goodness.store import rows
+from goodness.runs.store import rows
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

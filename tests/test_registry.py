@@ -14,7 +14,7 @@ import goodness
 from goodness import parts
 from goodness.config import Config, from_dict, override, to_dict
 from goodness.errors import ConfigError, UserError, nearest
-from goodness.local.facts import Facts, Past
+from goodness.methods.cumulative.facts import Facts, Past
 from goodness.registry import Registry
 
 

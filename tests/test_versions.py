@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from goodness.durable import read_json
-from goodness.runs import Run, made_by
+from goodness.runs.run import Run, made_by
 from goodness.versions import HEALTH_VERSION, METHOD, METHOD_VERSION, method_of, recorded
 
 RESULTS = Path(__file__).parents[1] / "results"

@@ -19,12 +19,12 @@ from goodness.data.dataset import Dataset, Raw, as_split, datasets
 from goodness.data.digits import Digits
 from goodness.data.images import Split
 from goodness.durable import read_json, read_lines
-from goodness.model.hybrid import Hybrid
-from goodness.model.plain_cnn import ConvStages
-from goodness.model.pyramid import Pyramid
+from goodness.nn.hybrid import Hybrid
+from goodness.nn.plain_cnn import ConvStages
+from goodness.nn.pyramid import Pyramid
 from goodness.presets import preset, presets
+from goodness.runs.checkpoint import Checkpoints
 from goodness.tensor_file import weights_sha256
-from goodness.training.checkpoint import Checkpoints
 
 PAPERS_METHOD = [name for name in presets if preset(name).is_cumulative]
 """Presets whose settings are those of the paper's method."""

@@ -25,10 +25,10 @@ from torch import Tensor, nn
 
 from goodness.config import override
 from goodness.data.images import ImageData, Split
+from goodness.draws import epoch_order
 from goodness.presets import preset
-from goodness.training.draws import epoch_order
+from goodness.runs.run_folder import RunFolder
 from goodness.training.local import LocalLearning
-from goodness.training.run import RunFolder
 
 BATCH, STEPS_AN_EPOCH = 128, 50
 COUNT = BATCH * STEPS_AN_EPOCH

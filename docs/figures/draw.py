@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from goodness.config import Config
-from goodness.local.negatives import Teacher
-from goodness.model.head import AspectHead
+from goodness.methods.cumulative.negatives import Teacher
+from goodness.nn.head import AspectHead
 from goodness.presets import preset
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ run = goodness.train("demo", data="digits", seed=1)
 print(run.accuracy)
 """
 
-from goodness import starting
+from goodness import startup
 
-if starting.is_command():  # before torch is imported
-    starting.hold()
+if startup.is_command():  # before torch is imported
+    startup.hold()
 
 from goodness.api import evaluate as evaluate
 from goodness.api import load as load
@@ -18,29 +18,31 @@ from goodness.api import resume as resume
 from goodness.api import train as train
 from goodness.config import Config as Config
 from goodness.config import override as override
-from goodness.diagnostics.block_health import health_of_goodness as health_of_goodness
-from goodness.diagnostics.health import health as health
-from goodness.diagnostics.locality import audit_locality as audit_locality
 from goodness.errors import ConfigError as ConfigError
 from goodness.errors import DataError as DataError
 from goodness.errors import RunError as RunError
 from goodness.errors import UserError as UserError
-from goodness.local.facts import Facts as Facts
-from goodness.local.facts import Past as Past
-from goodness.local.negatives import Mining as Mining
-from goodness.measures import attenuation_bounds as attenuation_bounds
-from goodness.measures import attenuation_ratio as attenuation_ratio
-from goodness.measures import depth_saturation as depth_saturation
-from goodness.measures import free_riding_index as free_riding_index
-from goodness.measures import gate as gate
-from goodness.measures import loss_collapse as loss_collapse
-from goodness.measures import residual_weights as residual_weights
+from goodness.health.block_health import health_of_goodness as health_of_goodness
+from goodness.health.locality import audit_locality as audit_locality
+from goodness.health.measures import attenuation_bounds as attenuation_bounds
+from goodness.health.measures import attenuation_ratio as attenuation_ratio
+from goodness.health.measures import depth_saturation as depth_saturation
+from goodness.health.measures import free_riding_index as free_riding_index
+from goodness.health.measures import gate as gate
+from goodness.health.measures import loss_collapse as loss_collapse
+from goodness.health.measures import residual_weights as residual_weights
+from goodness.health.of_runs import health as health
+from goodness.health.stats import paired_bootstrap as paired_bootstrap
+from goodness.health.stats import stability_bound as stability_bound
 from goodness.methods.base import Method as Method
 from goodness.methods.base import Out as Out
 from goodness.methods.base import Plan as Plan
+from goodness.methods.cumulative.facts import Facts as Facts
+from goodness.methods.cumulative.facts import Past as Past
+from goodness.methods.cumulative.negatives import Mining as Mining
 from goodness.methods.readout import ByReadout as ByReadout
-from goodness.model.block import GoodnessHead as GoodnessHead
-from goodness.model.network import Network as Network
+from goodness.nn.block import GoodnessHead as GoodnessHead
+from goodness.nn.network import Network as Network
 from goodness.parts import BlockPart as BlockPart
 from goodness.parts import GoodnessPart as GoodnessPart
 from goodness.parts import ImageFacts as ImageFacts
@@ -59,10 +61,8 @@ from goodness.parts import register_network as register_network
 from goodness.parts import register_rule as register_rule
 from goodness.parts import register_term as register_term
 from goodness.presets import preset as preset
-from goodness.runs import Run as Run
-from goodness.runs import load_config as load_config
-from goodness.stats import paired_bootstrap as paired_bootstrap
-from goodness.stats import stability_bound as stability_bound
+from goodness.runs.run import Run as Run
+from goodness.runs.run import load_config as load_config
 from goodness.sweep import Cell as Cell
 from goodness.sweep import Suite as Suite
 from goodness.sweep import resume_sweep as resume_sweep
@@ -70,6 +70,6 @@ from goodness.sweep import suites as suites
 from goodness.sweep import sweep as sweep
 from goodness.sweep import sweep_results as sweep_results
 
-starting.release()
+startup.release()
 
 __version__ = "0.1.0"

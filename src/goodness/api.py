@@ -19,14 +19,12 @@ from goodness.data.images import ImageData, Split
 from goodness.data.text import TextData
 from goodness.durable import read_json, write_json
 from goodness.errors import ConfigError, RunError, UserError
-from goodness.idle import idle_settings
 from goodness.methods.base import combined
 from goodness.methods.build import evidence_of, largest_signal
-from goodness.model.network import build_stem, shapes_by_depth
+from goodness.methods.cumulative.evidence import class_scores, goodness_of, readout_scores
+from goodness.nn.network import build_stem, shapes_by_depth
 from goodness.own_parts import own_sources
-from goodness.predict import class_scores, goodness_of, readout_scores
-from goodness.presets import preset
-from goodness.refusals import (
+from goodness.preflight import (
     refuse_a_readout_too_large,
     refuse_other_classes,
     refuse_other_data,
@@ -36,16 +34,18 @@ from goodness.refusals import (
     refuse_what_cannot_be_built,
     require_optional_packages,
 )
-from goodness.runs import READOUT, Run, frozen_backbone, is_readout, load_config, place_of_run
+from goodness.presets import preset
+from goodness.runs.run import READOUT, Run, frozen_backbone, is_readout, load_config, place_of_run
+from goodness.runs.run_folder import RunFolder, choose_device, choose_dtype, default_run_path, environment
 from goodness.tensor_file import weights_sha256
 from goodness.training.backprop import Backprop
+from goodness.training.compiler_import import compiler_loading
 from goodness.training.local import LocalLearning, facts_of, health_by_evidence
 from goodness.training.loop import Listener, Loop, accuracy_row
-from goodness.training.run import RunFolder, choose_device, choose_dtype, default_run_path, environment
 from goodness.training.signals import StopRequest
 from goodness.training.stage1 import Stage1, assess
 from goodness.training.stage2 import Stage2
-from goodness.training.start import compiler_loading
+from goodness.unused_settings import idle_settings
 from goodness.versions import recorded
 
 SMALL = 500_000

@@ -13,21 +13,21 @@ from typing import Any, Literal, TypeVar
 
 from goodness import parts
 from goodness.errors import ConfigError, UnknownName, nearest
-from goodness.local.choice import Choice  # noqa: F401  (registers the term)
-from goodness.local.collaboration import Constant, Gated
-from goodness.local.extra_terms import Diversity  # noqa: F401  (registers its terms)
-from goodness.local.negatives import Teacher
-from goodness.local.routing import Balance  # noqa: F401  (registers its terms)
-from goodness.local.supcon import SupCon  # noqa: F401  (registers the term)
-from goodness.local.terms import Aspects, Block
-from goodness.methods.cumulative_part import CumulativePart
+from goodness.methods.cumulative.choice import Choice  # noqa: F401  (registers the term)
+from goodness.methods.cumulative.collaboration import Constant, Gated
+from goodness.methods.cumulative.extra_terms import Diversity  # noqa: F401  (registers its terms)
+from goodness.methods.cumulative.negatives import Teacher
+from goodness.methods.cumulative.part import CumulativePart
+from goodness.methods.cumulative.routing import Balance  # noqa: F401  (registers its terms)
+from goodness.methods.cumulative.supcon import SupCon  # noqa: F401  (registers the term)
+from goodness.methods.cumulative.terms import Aspects, Block
 from goodness.methods.known import mono_forward  # noqa: F401  (registers all methods)
-from goodness.model.head import AspectGoodness
-from goodness.model.hybrid import Hybrid
-from goodness.model.label import Scale
-from goodness.model.networks import Backbone
-from goodness.model.plain_cnn import ConvStages  # noqa: F401  (registers the block)
-from goodness.model.pyramid import Pyramid  # noqa: F401  (registers the block)
+from goodness.nn.head import AspectGoodness
+from goodness.nn.hybrid import Hybrid
+from goodness.nn.label import Scale
+from goodness.nn.networks import Backbone
+from goodness.nn.plain_cnn import ConvStages  # noqa: F401  (registers the block)
+from goodness.nn.pyramid import Pyramid  # noqa: F401  (registers the block)
 from goodness.parts import (
     BlockPart,
     GoodnessPart,

@@ -19,7 +19,7 @@ from goodness.api import make_config
 from goodness.config import Config, differences, override
 from goodness.durable import read_json, write_json
 from goodness.errors import RunError, UserError
-from goodness.runs import load_config
+from goodness.runs.run import load_config
 from goodness.training.loop import Interrupted
 from goodness.training.signals import StopRequest
 

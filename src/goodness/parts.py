@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from goodness.config import Config
-    from goodness.local.facts import Facts, Past
-    from goodness.local.negatives import Mining
     from goodness.methods.base import Method
-    from goodness.model.block import GoodnessHead
+    from goodness.methods.cumulative.facts import Facts, Past
+    from goodness.methods.cumulative.negatives import Mining
+    from goodness.nn.block import GoodnessHead
 
 Kind = TypeVar("Kind", bound=type)
 

@@ -150,7 +150,7 @@ def test_a_file_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_vectors_without_numbers_are_refused(tmp_path: Path) -> None:
-    from goodness.training.checkpoint import Checkpoints
+    from goodness.runs.checkpoint import Checkpoints
 
     embedded.embed(CORPUS, encode, ABOUT, tmp_path)
     tensors, facts = Checkpoints(tmp_path).load_weights("embedded")

@@ -25,10 +25,10 @@ from goodness.config import Config, to_dict
 from goodness.data.augment import augment, recipes, uniforms_needed
 from goodness.data.images import fingerprint
 from goodness.data.mix import draws_needed, mix
-from goodness.predict import class_scores, goodness_of, readout_scores
+from goodness.draws import Draws, epoch_order, key, uniforms
+from goodness.methods.cumulative.evidence import class_scores, goodness_of, readout_scores
 from goodness.presets import preset, presets
-from goodness.runs import Run
-from goodness.training.draws import Draws, epoch_order, key, uniforms
+from goodness.runs.run import Run
 from goodness.training.optim import average_decay, learning_rate, learning_window
 from tiny_runs import blobs_at_hand, shrunk
 

@@ -19,8 +19,8 @@ from goodness.kernels.geglu import geglu
 from goodness.kernels.group_norm import group_norm_gelu
 from goodness.kernels.pool import pool
 from goodness.kernels.short_attention import normed_attention, short_attention
-from goodness.model.attention import NORM_EPSILON, AttentionPool, SelfAttention
-from goodness.model.feedforward import gated_plainly
+from goodness.nn.attention import NORM_EPSILON, AttentionPool, SelfAttention
+from goodness.nn.feedforward import gated_plainly
 
 TOLERANCE = {torch.bfloat16: 8e-3, torch.float16: 1e-3}
 """Largest error as a share of the twin's largest value: twice the spacing of numbers just below one."""

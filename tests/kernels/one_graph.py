@@ -10,9 +10,9 @@ from torch import Tensor
 from goodness import kernels
 from goodness.api import make_config
 from goodness.kernels import feedforward
-from goodness.model.network import Network
-from goodness.model.scoring import Taken, first_scored, later_scored, steps
-from goodness.training.passes import forward_block, score_block
+from goodness.methods.cumulative.passes import forward_block, score_block
+from goodness.nn.network import Network
+from goodness.nn.scoring import Taken, first_scored, later_scored, steps
 
 
 class Traced(Exception):

@@ -13,9 +13,9 @@ from goodness.kernels.geglu import geglu
 from goodness.kernels.group_norm import group_norm_gelu
 from goodness.kernels.pool import pool
 from goodness.kernels.short_attention import serves, short_attention
-from goodness.model.attention import NORM_EPSILON, AttentionPool, RMSNorm, SelfAttention
-from goodness.model.feedforward import GEGLU, gated_plainly
-from goodness.model.stem import ConvStem
+from goodness.nn.attention import NORM_EPSILON, AttentionPool, RMSNorm, SelfAttention
+from goodness.nn.feedforward import GEGLU, gated_plainly
+from goodness.nn.stem import ConvStem
 
 
 def both_ways(function, inputs, slope):

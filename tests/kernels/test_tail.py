@@ -8,9 +8,9 @@ pytest.importorskip("triton")
 from goodness.kernels.feedforward import TILE
 from goodness.kernels.short_attention import normed_attention, short_attention
 from goodness.kernels.tail import last_tail, serves, tail, weights
-from goodness.model.attention import NORM_EPSILON, AttentionPool, SelfAttention
-from goodness.model.block import hand_on
-from goodness.model.hybrid import Hybrid, HybridBody
+from goodness.nn.attention import NORM_EPSILON, AttentionPool, SelfAttention
+from goodness.nn.block import hand_on
+from goodness.nn.hybrid import Hybrid, HybridBody
 
 H100, SMALL = 227 * 1024, 99 * 1024
 """Bytes that a program may share."""

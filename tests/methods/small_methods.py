@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from goodness.config import Config, override
+from goodness.draws import Draws
 from goodness.methods.base import Method, Signal, Step
 from goodness.methods.build import build_method
 from goodness.parts import ImageFacts
-from goodness.training.draws import Draws
 from goodness.training.trainer import Trainer
 
 DIGITS = ImageFacts((1, 8, 8), 10, (0.3,), (0.35,))

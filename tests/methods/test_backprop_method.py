@@ -13,7 +13,7 @@ from small_methods import batch, small, trainer
 
 import goodness
 from goodness.methods.base import Moment
-from goodness.training.moment import Moment as Place
+from goodness.step_context import Moment as Place
 
 NETWORKS = {
     "mlp": {"network": "mlp", "network.widths": (7, 6, 5)},

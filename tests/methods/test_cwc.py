@@ -13,16 +13,16 @@ import goodness
 from goodness.api import load_data, make_config
 from goodness.cli import main
 from goodness.config import Config
-from goodness.diagnostics.method_audit import audit_method
+from goodness.draws import Draws
 from goodness.errors import ConfigError
+from goodness.health.method_audit import audit_method
 from goodness.methods.base import Moment
 from goodness.methods.build import build_method
 from goodness.methods.cwc import CwC
 from goodness.parts import ImageFacts
+from goodness.step_context import Moment as Place
 from goodness.training import replay
-from goodness.training.draws import Draws
 from goodness.training.local import facts_of
-from goodness.training.moment import Moment as Place
 from goodness.training.trainer import Trainer
 from interruptions import Killed, kill_after
 from tiny_runs import what_a_run_leaves

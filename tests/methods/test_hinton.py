@@ -19,9 +19,9 @@ from goodness.errors import ConfigError
 from goodness.methods.base import Moment, Signal, along
 from goodness.methods.hinton import HintonPart
 from goodness.methods.label_input import behind_labels, likely_wrong_labels
-from goodness.model.hinton_mlp import FullGradientRelu, HintonMlp
-from goodness.model.networks import Mlp
-from goodness.training.moment import Moment as Place
+from goodness.nn.hinton_mlp import FullGradientRelu, HintonMlp
+from goodness.nn.networks import Mlp
+from goodness.step_context import Moment as Place
 from goodness.training.optim import learning_rate
 
 TINY = {"network.widths": (7, 5)}

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from goodness.config import Optim, Step
+from goodness.draws import Draws
 from goodness.methods.base import Out, Signal
 from goodness.methods.readout import RIDGES, ByReadout, Sums, choose_ridge, pooled, solve
-from goodness.training.draws import Draws
 from goodness.training.trainer import Trainer
 
 CLASSES, SHAPES = 3, [(4, 5, 5), (6,)]
@@ -125,7 +125,7 @@ def test_maps_are_averaged_to_the_largest_square_of_cells_that_fits(
 def test_training_leaves_a_fitted_readout_as_it_is(ema: float) -> None:
     """The teacher's own: neither what it takes over after a step nor being asked for twice empties it."""
     from goodness.methods.base import Moment
-    from goodness.training.moment import Moment as Place
+    from goodness.step_context import Moment as Place
 
     images, labels = images_of(40)
     trainer = Trainer(small().train(), Optim(ema=ema), Step(), draws=Draws(torch.device("cpu"), 1))

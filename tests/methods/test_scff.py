@@ -12,17 +12,17 @@ from torch import Tensor, nn
 
 import goodness
 from goodness.config import Config, Step, override
+from goodness.draws import Draws
 from goodness.errors import ConfigError
 from goodness.methods.base import Moment
 from goodness.methods.build import build_method
 from goodness.methods.scff import Scff, ScffPart
-from goodness.model.networks import Mlp, halves
-from goodness.model.scff_cnn import ScffCnn, Triangle
+from goodness.nn.networks import Mlp, halves
+from goodness.nn.scff_cnn import ScffCnn, Triangle
 from goodness.parts import ImageFacts
 from goodness.presets import preset
 from goodness.report.page import write_report
-from goodness.training.draws import Draws
-from goodness.training.moment import Moment as Place
+from goodness.step_context import Moment as Place
 from goodness.training.trainer import Trainer
 from recorded_steps import require_equal, three_ways
 from tiny_runs import blobs_at_hand, what_a_run_leaves

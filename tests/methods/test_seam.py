@@ -13,11 +13,11 @@ from small_methods import batch, made, small, trainer
 import goodness
 from goodness.api import load_data
 from goodness.config import Config, from_dict, override, to_dict
-from goodness.diagnostics.method_audit import audit_method
+from goodness.health.method_audit import audit_method
 from goodness.methods.base import Method
 from goodness.parts import methods
 from goodness.report.page import write_report
-from goodness.runs import Run
+from goodness.runs.run import Run
 from goodness.training.loop import Interrupted
 from goodness.training.trainer import Trainer
 from interruptions import Killed, kill_after, stop_after

@@ -11,17 +11,17 @@ import torch
 import goodness
 from goodness.config import Config, Step, override
 from goodness.data.augment import augment, recipes, uniforms_needed
+from goodness.draws import Draws
 from goodness.errors import ConfigError
 from goodness.methods.base import Moment
 from goodness.methods.base import Step as Given
 from goodness.methods.build import build_method
 from goodness.methods.trifecta import Trifecta
-from goodness.model.trifecta_cnn import TrifectaCnn
+from goodness.nn.trifecta_cnn import TrifectaCnn
 from goodness.parts import ImageFacts
 from goodness.presets import preset
 from goodness.report.page import write_report
-from goodness.training.draws import Draws
-from goodness.training.moment import Moment as Place
+from goodness.step_context import Moment as Place
 from goodness.training.trainer import Trainer
 from recorded_steps import require_equal, three_ways
 from tiny_runs import blobs_at_hand, what_a_run_leaves

@@ -12,7 +12,7 @@ import numpy as np
 
 from goodness.config import override, to_dict
 from goodness.presets import preset
-from goodness.runs import Run
+from goodness.runs.run import Run
 
 EPOCHS = (1, 5, 9)
 """Those on record, counted from zero; all have validation."""

@@ -22,7 +22,7 @@ from goodness.paper.judged import judge
 from goodness.paper.measured import in_training, margins, mined_anew, separation
 from goodness.paper.pool import Pool
 from goodness.paper.publish import publish
-from goodness.runs import Run
+from goodness.runs.run import Run
 from goodness.sweep.work import work
 
 Damage = Callable[[dict[str, Any]], None]

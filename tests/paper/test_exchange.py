@@ -13,8 +13,8 @@ from goodness.durable import copy_contents
 from goodness.errors import RunError, UserError
 from goodness.paper.exchange import BUILDING, OLD, alone_with, beside, put_in_place
 from goodness.paper.published_page import make_way, require_folder
+from goodness.runs.lock import acquire
 from goodness.sweep.published import PUBLISHED, about_publication
-from goodness.training.lock import acquire
 
 
 def folder(path: Path, word: str) -> Path:

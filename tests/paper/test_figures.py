@@ -15,7 +15,7 @@ from goodness.paper.figures import PaperFigure, figures
 from goodness.paper.figures.sheet import RULES, VARIANTS, name_of, printed_by_block
 from goodness.paper.numbers import of_preset
 from goodness.presets import presets
-from goodness.runs import Run
+from goodness.runs.run import Run
 from goodness.sweep.theory import keep_theory
 
 LABELS = [

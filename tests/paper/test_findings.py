@@ -15,7 +15,7 @@ from goodness.paper.findings import FAMILIES, RIDING, VARIANTS, findings
 from goodness.paper.measured import Runs
 from goodness.paper.verdicts import Verdict, as_page
 from goodness.presets import presets
-from goodness.runs import Run
+from goodness.runs.run import Run
 
 SEEDS = (42, 123, 456)
 NAMES = [

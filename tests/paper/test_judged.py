@@ -16,7 +16,7 @@ from goodness.paper.judged import judge, lines, markdown
 from goodness.paper.pool import Pool
 from goodness.paper.reproduce import plan, reproduce
 from goodness.paper.suites import SEEDS, union
-from goodness.training.run import RunFolder
+from goodness.runs.run_folder import RunFolder
 from in_this_process import InThisProcess
 
 MINING = "mining-is-load-bearing"

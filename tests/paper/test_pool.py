@@ -24,9 +24,9 @@ from goodness.paper.pool import Pool, default_pool
 from goodness.paper.reproduce import reproduce
 from goodness.paper.suites import PaperTable, all_seeds, paper_table
 from goodness.paper.writing import remarks, shown
-from goodness.runs import Run
+from goodness.runs.run import Run
+from goodness.runs.run_folder import RunFolder
 from goodness.sweep.cell import Cell
-from goodness.training.run import RunFolder
 
 MEAN = ("Mean ± Std (n=3)", "S1 (no-TTA)")
 

@@ -29,13 +29,13 @@ from goodness.paper.publish import publish, seal
 from goodness.paper.readers import READERS
 from goodness.paper.suites import paper_table, paper_tables
 from goodness.paper.writing import as_dict, records
-from goodness.predicted import Predicted, packed, read_predicted
 from goodness.report.run_data import run_data
-from goodness.runs import Run
+from goodness.runs.predictions import Predicted, packed, read_predicted
+from goodness.runs.run import Run
+from goodness.runs.run_folder import RunFolder
 from goodness.sweep.collect import TEST_ORDER
 from goodness.sweep.published import is_published
 from goodness.sweep.theory import THEORY
-from goodness.training.run import RunFolder
 
 
 @pytest.fixture(scope="module")

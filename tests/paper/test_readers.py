@@ -16,13 +16,13 @@ from made_up_runs import made_up
 import goodness
 from goodness.api import load_data
 from goodness.durable import read_json
+from goodness.methods.cumulative.evidence import goodness_of
 from goodness.paper import measured as of
 from goodness.paper.derived import _paired
 from goodness.paper.numbers import Cell, cell
 from goodness.paper.pool import Pool
 from goodness.paper.readers import MARGINS, READERS, Unreadable, depth_of, read
-from goodness.predict import goodness_of
-from goodness.runs import Run
+from goodness.runs.run import Run
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 PLAIN = cell("multiseed", "42", "S1 (no-TTA)")

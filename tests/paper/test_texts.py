@@ -16,7 +16,7 @@ from goodness.config import Config, differences, override, to_dict
 from goodness.data import sources
 from goodness.durable import write_json
 from goodness.errors import ConfigError, UserError
-from goodness.model.stem import VectorStem
+from goodness.nn.stem import VectorStem
 from goodness.paper.filled import fill
 from goodness.paper.pool import Pool
 from goodness.paper.suites import paper_table

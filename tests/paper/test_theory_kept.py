@@ -17,11 +17,11 @@ from goodness.paper import extras
 from goodness.paper.pool import Pool
 from goodness.paper.publish import publish
 from goodness.paper.reproduce import reproduce
-from goodness.runs import Run
+from goodness.runs.run import Run
+from goodness.runs.run_folder import WEIGHTS_SHA256
 from goodness.sweep.run import sweep_results
 from goodness.sweep.theory import GRADIENTS, THEORY, examples_kept, has_theory
 from goodness.sweep.work import work
-from goodness.training.run import WEIGHTS_SHA256
 from in_this_process import InThisProcess
 
 PRESETS = ("d128-cumulative", "d128-gamma0", "d128-lcff")
@@ -73,7 +73,7 @@ def test_the_finding_counts_the_gradients_that_were_kept(pool: Pool) -> None:
 def test_without_the_check_nothing_is_computed_to_judge_by(copied: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
     for path in copied.path.glob(f"*/run/{THEORY}"):
         path.unlink()
-    for module in ("goodness.diagnostics.theory", "goodness.sweep.theory"):
+    for module in ("goodness.health.theory", "goodness.sweep.theory"):
         monkeypatch.setattr(sys.modules[module], "theory_of_run", lambda *_, **__: pytest.fail("computed"))
     found = extras.findings()["theorem-1"].of(copied)
     assert found.outcome == "cannot be told yet"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from goodness.diagnostics.block_health import _percent
+from goodness.health.block_health import _percent
 from goodness.report.health_tables import _percent as in_table
 from goodness.report.health_tables import pairs_table
 

@@ -27,14 +27,14 @@ import torch
 
 import goodness
 from goodness.config import to_dict
-from goodness.diagnostics.block_health import health_of_goodness
 from goodness.durable import append_line, read_json, read_lines, write_json
 from goodness.errors import UserError
+from goodness.health.block_health import health_of_goodness
 from goodness.report import across_figures, ink, inline_svg, page, page_figures, page_words, run_data, words
 from goodness.report.page import page_data, render, write_report
 from goodness.report.watch import PageServer, make_server
-from goodness.runs import Run
-from goodness.training.run import RunFolder
+from goodness.runs.run import Run
+from goodness.runs.run_folder import RunFolder
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 EASY = {**BLOBS, "data": "easy-blobs", "epochs": 4, "keep.evaluate_every": 1}

@@ -10,9 +10,9 @@ import torch
 from matplotlib.figure import Figure
 
 from goodness.config import Config
-from goodness.diagnostics.theory import check_theory
-from goodness.diagnostics.theory_report import Example, TheoryReport
-from goodness.model.network import Network
+from goodness.health.theory import check_theory
+from goodness.health.theory_report import Example, TheoryReport
+from goodness.nn.network import Network
 from goodness.report.theory_figure import attenuation_figure, headline, in_words, small_print
 from tiny_runs import shrunk
 

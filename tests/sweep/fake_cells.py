@@ -14,9 +14,9 @@ from goodness import api
 from goodness.config import to_dict
 from goodness.data.images import fingerprint
 from goodness.durable import append_line, write_json
+from goodness.runs.run_folder import RunFolder
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.plan import make_cells
-from goodness.training.run import RunFolder
 from goodness.versions import recorded
 
 IMAGES = 1000

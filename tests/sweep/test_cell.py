@@ -8,8 +8,8 @@ import pytest
 
 from goodness.config import override
 from goodness.errors import ConfigError
-from goodness.local.collaboration import Constant, Gated
-from goodness.local.terms import Current
+from goodness.methods.cumulative.collaboration import Constant, Gated
+from goodness.methods.cumulative.terms import Current
 from goodness.presets import preset
 from goodness.sweep.cell import Cell, CellFolder
 

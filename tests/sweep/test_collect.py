@@ -16,7 +16,7 @@ from fake_cells import begin, cells, finish
 
 from goodness.durable import read_json, write_json
 from goodness.errors import UserError
-from goodness.predicted import Predicted
+from goodness.runs.predictions import Predicted
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import collect
 from goodness.sweep.tables import as_dict, csv_text, markdown, write_results

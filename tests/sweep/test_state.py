@@ -13,10 +13,10 @@ from fake_cells import begin, cells, finish
 
 from goodness.durable import read_json, write_json
 from goodness.errors import UserError
+from goodness.runs.checkpoint import Checkpoints
+from goodness.runs.lock import acquire, release
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.state import make_ready, record_failure, refuse_another, standing
-from goodness.training.checkpoint import Checkpoints
-from goodness.training.lock import acquire, release
 from goodness.versions import recorded
 from tiny_runs import blobs_at_hand
 

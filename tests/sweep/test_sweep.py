@@ -13,6 +13,7 @@ from fake_cells import BLOBS, FakeEngine, begin, cells, finish
 import goodness
 from goodness.cli import main
 from goodness.errors import DataError, RunError, UserError
+from goodness.runs.lock import acquire, release
 from goodness.sweep import engine, run
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Results
@@ -20,7 +21,6 @@ from goodness.sweep.plan import Plan
 from goodness.sweep.progress import Snapshot
 from goodness.sweep.run import Sweeper
 from goodness.sweep.sharing import Fixed, Measured
-from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted
 from goodness.versions import METHOD_VERSION
 from tiny_runs import blobs_at_hand

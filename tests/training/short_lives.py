@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 import goodness
-from goodness import predict
+from goodness.methods.cumulative import evidence
+from goodness.runs.checkpoint import Checkpoints
 from goodness.training import loop, stage1
-from goodness.training.checkpoint import Checkpoints
 from goodness.training.step import Stepper
 from tiny_runs import register_blobs, shrunk
 
@@ -30,7 +30,7 @@ PLACES: dict[str, tuple[Any, str]] = {
     "step": (Stepper, "step"),
     "update": (Stepper, "update"),  # between the blocks of one step
     "evaluation": (stage1, "goodness_of"),
-    "chunk": (predict, "block_goodness"),  # within one evaluation
+    "chunk": (evidence, "block_goodness"),  # within one evaluation
     "metrics": (loop, "append_line"),
     "saving": (Checkpoints, "save"),
     "fsync": (os, "fsync"),  # written, not renamed
@@ -104,7 +104,7 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.use_deterministic_algorithms(True)  # imports half of torch: once here, not in every life
     register_blobs()
-    predict.chunk_sizes = lambda network, _: (10, network.classes)  # so that an evaluation has several chunks
+    evidence.chunk_sizes = lambda network, _: (10, network.classes)  # so that an evaluation has several chunks
     for line in sys.stdin:
         plan = json.loads(line)
         ends = [in_a_child(Path(plan["out"]), plan["changes"], life) for life in plan["lives"]]

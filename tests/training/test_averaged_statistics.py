@@ -9,13 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from goodness.api import load_data, make_config
+from goodness.draws import Draws
 from goodness.methods.base import Method, Moment
 from goodness.methods.build import build_method, evidence_of
 from goodness.methods.mono_forward import MonoForward
+from goodness.step_context import Moment as Place
 from goodness.training import trainer as training
-from goodness.training.draws import Draws
 from goodness.training.local import facts_of
-from goodness.training.moment import Moment as Place
 from goodness.training.optim import average_decay
 from goodness.training.trainer import Trainer
 

@@ -17,15 +17,15 @@ import goodness
 from goodness import parts
 from goodness.api import load_data
 from goodness.errors import UserError
-from goodness.model.plain_cnn import ConvStages
-from goodness.model.stripped import StrippedNetwork
-from goodness.runs import Run
+from goodness.nn.plain_cnn import ConvStages
+from goodness.nn.stripped import StrippedNetwork
+from goodness.runs.checkpoint import Checkpoints
+from goodness.runs.run import Run
+from goodness.runs.run_folder import RunFolder
+from goodness.step_context import Moment
 from goodness.tensor_file import weights_sha256
 from goodness.training.backprop import Backprop, build_stripped
-from goodness.training.checkpoint import Checkpoints
 from goodness.training.loop import Interrupted
-from goodness.training.moment import Moment
-from goodness.training.run import RunFolder
 from interruptions import Killed, kill_after, stop_after
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 

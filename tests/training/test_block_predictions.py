@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import goodness as library
-from goodness.predict import block_predictions
+from goodness.methods.cumulative.evidence import block_predictions
 from tiny_runs import BLOBS, blobs_at_hand
 
 

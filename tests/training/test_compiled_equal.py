@@ -6,17 +6,17 @@ import pytest
 import torch
 from torch import Tensor
 
-from goodness.model.moe import MixtureOfExperts
-from goodness.model.network import Network
-from goodness.model.readout import AttentiveReadout
-from goodness.predict import (
+from goodness.methods.cumulative.evidence import (
     block_goodness_by_label,
     feature_count,
     goodness_and_aspects_of,
     goodness_of,
     readout_scores,
 )
-from goodness.training.moment import Moment
+from goodness.nn.attentive_readout import AttentiveReadout
+from goodness.nn.moe import MixtureOfExperts
+from goodness.nn.network import Network
+from goodness.step_context import Moment
 from goodness.training.step import Stepper
 from tiny_runs import shrunk
 
@@ -54,7 +54,7 @@ def test_a_compiled_step_has_the_measures_and_gradients_of_a_plain_one() -> None
 
 
 def test_compiled_prediction_is_the_loop_over_labels(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("goodness.predict.CHUNK", 4)
+    monkeypatch.setattr("goodness.methods.cumulative.evidence.CHUNK", 4)
     network = stepper_of("off").network.eval()
     images = torch.randint(0, 256, (BATCH, 3, 8, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(2))
     expected = block_goodness_by_label(network, images.float() / 255)

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import goodness
-from goodness.graphs import compiled
+from goodness.compilation import compiled
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the tracer looks
@@ -55,7 +55,7 @@ def test_graphs_are_made_later_only_where_a_block_begins_or_ends_to_learn(
 def graphs_by_epoch(preset: str, changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many graphs had been traced at the end of each of four epochs."""
     torch._dynamo.reset()
-    predict = importlib.import_module("goodness.predict")
+    predict = importlib.import_module("goodness.methods.cumulative.evidence")
     compiled.cache_clear()
     monkeypatch.setattr(predict, "CHUNK", 4)  # so that evaluation is compiled as well
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))

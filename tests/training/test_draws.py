@@ -7,7 +7,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from goodness.training.draws import Draws, epoch_order, generator, key, uniforms
+from goodness.draws import Draws, epoch_order, generator, key, uniforms
 
 CPU = torch.device("cpu")
 part = st.one_of(st.integers(0, 10**6), st.text(max_size=5))

@@ -18,12 +18,12 @@ from torch import Tensor, nn
 import goodness
 from goodness import parts
 from goodness.errors import RunError, UserError
-from goodness.local.facts import Facts
-from goodness.model.network import Network
+from goodness.methods.cumulative.facts import Facts
+from goodness.nn.network import Network
 from goodness.parts import Term
-from goodness.training.checkpoint import Checkpoints
+from goodness.runs.checkpoint import Checkpoints
+from goodness.step_context import Moment
 from goodness.training.finite import NonFiniteLoss
-from goodness.training.moment import Moment
 from goodness.training.step import Stepper
 from interruptions import Killed, kill_after
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves

@@ -16,9 +16,9 @@ from torch import Tensor
 
 import goodness
 from goodness.config import Config
-from goodness.model.network import Network
+from goodness.nn.network import Network
+from goodness.step_context import Moment
 from goodness.training.loop import Interrupted
-from goodness.training.moment import Moment
 from goodness.training.optim import learning_rate, learning_window
 from goodness.training.step import Stepper
 from interruptions import Killed, kill_after, stop_after

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import goodness
-from goodness.graphs import compiled
+from goodness.compilation import compiled
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 
 pytestmark = pytest.mark.filterwarnings("ignore:The .grad attribute of a Tensor that is not a leaf")  # the tracer looks
@@ -29,7 +29,8 @@ def data() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def quick_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(importlib.import_module("goodness.predict"), "CHUNK", 4)  # so that evaluation is compiled too
+    evidence = importlib.import_module("goodness.methods.cumulative.evidence")
+    monkeypatch.setattr(evidence, "CHUNK", 4)  # so that evaluation is compiled too
     monkeypatch.setattr(torch, "compile", functools.partial(torch.compile, backend="eager"))
     torch._dynamo.reset()
     compiled.cache_clear()

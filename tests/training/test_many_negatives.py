@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from goodness.config import Config, override
-from goodness.diagnostics.locality import audit_locality
-from goodness.local.barrier import residual_weights
-from goodness.local.facts import Trio
-from goodness.local.ledger import Ledger
-from goodness.model.network import Network
-from goodness.training.moment import Moment
+from goodness.health.locality import audit_locality
+from goodness.methods.cumulative.barrier import residual_weights
+from goodness.methods.cumulative.facts import PerStream
+from goodness.methods.cumulative.ledger import Ledger
+from goodness.nn.network import Network
+from goodness.step_context import Moment
 from goodness.training.step import BlockInput, Judged, Stepper
 from tiny_runs import shrunk
 
@@ -77,7 +77,7 @@ def chain(stepper: Stepper) -> Iterator[tuple[BlockInput, Judged]]:
 def test_a_trio_pairs_every_example_with_each_of_its_wrong_labels(count: int, with_image: bool) -> None:
     streams = 2 + count + with_image
     rows = torch.randn(streams, BATCH, 4)
-    trio = Trio.of_streams(rows.reshape(streams * BATCH, 4), streams, count)
+    trio = PerStream.of_streams(rows.reshape(streams * BATCH, 4), streams, count)
     assert trio.pos.shape == trio.nl.shape == (count * BATCH, 4)
     assert (trio.ni is not None) == with_image
     for j in range(count):

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from goodness.config import Optim
-from goodness.model.network import Network
-from goodness.training.moment import Moment
+from goodness.nn.network import Network
+from goodness.step_context import Moment
 from goodness.training.muon import Muon, orthogonalised
 from goodness.training.optim import make_recordable, optimiser, restore_state, set_learning_rate, state_of
 from goodness.training.step import Stepper

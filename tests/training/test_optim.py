@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from goodness.config import Optim
-from goodness.model.network import Network
+from goodness.nn.network import Network
 from goodness.training.optim import (
     MovingAverage,
     average_decay,

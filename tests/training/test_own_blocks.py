@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import goodness
 from goodness import parts
-from goodness.model.network import Network
+from goodness.nn.network import Network
 from goodness.training.optim import block_optimisers, match_layout
 from interruptions import Killed, kill_after
 from tiny_runs import blobs_at_hand, shrunk

@@ -13,14 +13,14 @@ import torch
 from torch import Tensor
 
 import goodness
-from goodness.local.facts import Facts
-from goodness.model.network import Network
+from goodness.draws import Draws
+from goodness.methods.cumulative.facts import Facts
+from goodness.nn.network import Network
 from goodness.parts import Term, terms
+from goodness.runs.checkpoint import Checkpoints
+from goodness.step_context import Moment
 from goodness.training import replay
-from goodness.training.checkpoint import Checkpoints
-from goodness.training.draws import Draws
 from goodness.training.finite import Guard, NonFiniteLoss
-from goodness.training.moment import Moment
 from goodness.training.step import Stepper
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves
 
@@ -201,7 +201,7 @@ def test_looking_at_gradients_does_not_disturb_a_recording(tmp_path: Path, monke
 
 def test_what_draws_by_itself_is_not_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "WARM_STEPS", 1)
-    from goodness.model.attention import RMSNorm
+    from goodness.nn.attention import RMSNorm
 
     plain = RMSNorm.forward
     noisy = lambda self, x: plain(self, torch.nn.functional.dropout(x, 0.1, training=self.training))  # noqa: E731

@@ -13,12 +13,12 @@ from torch import Tensor
 
 import goodness
 from goodness.config import Config
-from goodness.diagnostics.locality import audit_locality
 from goodness.errors import ConfigError
-from goodness.local.choice import Choice
-from goodness.model.network import Network
-from goodness.predict import block_goodness
-from goodness.training.moment import Moment
+from goodness.health.locality import audit_locality
+from goodness.methods.cumulative.choice import Choice
+from goodness.methods.cumulative.evidence import block_goodness
+from goodness.nn.network import Network
+from goodness.step_context import Moment
 from goodness.training.step import Judged, Stepper
 from tiny_runs import BLOBS, blobs_at_hand, shrunk
 

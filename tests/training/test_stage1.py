@@ -15,11 +15,11 @@ import goodness
 from goodness.api import load_data
 from goodness.data.images import ImageData, fingerprint
 from goodness.errors import UserError
-from goodness.predict import block_goodness_by_label
-from goodness.runs import Run
+from goodness.methods.cumulative.evidence import block_goodness_by_label
+from goodness.runs.checkpoint import Checkpoints
+from goodness.runs.run import Run
+from goodness.runs.run_folder import RunFolder
 from goodness.tensor_file import weights_sha256
-from goodness.training.checkpoint import Checkpoints
-from goodness.training.run import RunFolder
 from goodness.training.stage1 import Stage1, build_network
 from goodness.training.step import Stepper
 from tiny_runs import BLOBS, blobs_at_hand, shrunk, what_a_run_leaves

@@ -21,17 +21,17 @@ from goodness.api import load_data
 from goodness.cli import main
 from goodness.data.dataset import Raw, as_split, datasets
 from goodness.data.mix import draws_needed, mix
+from goodness.draws import uniforms
 from goodness.durable import read_json, write_json
 from goodness.errors import ConfigError, RunError, UserError
-from goodness.predict import hypothesis_features_by_label, readout_chunk_sizes
-from goodness.runs import Run
+from goodness.methods.cumulative.evidence import hypothesis_features_by_label, readout_chunk_sizes
+from goodness.runs.checkpoint import Checkpoints
+from goodness.runs.run import Run
+from goodness.runs.run_folder import RunFolder
+from goodness.step_context import Measured, Moment
 from goodness.tensor_file import weights_sha256
 from goodness.training import stage2 as stage2_module
-from goodness.training.checkpoint import Checkpoints
-from goodness.training.draws import uniforms
 from goodness.training.loop import Interrupted
-from goodness.training.moment import Measured, Moment
-from goodness.training.run import RunFolder
 from goodness.training.stage2 import Stage2
 from interruptions import Killed, kill_after, stop_after
 from tiny_runs import BLOBS, Blobs, blobs_at_hand, shrunk, what_a_run_leaves

@@ -12,11 +12,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from goodness.config import Config, override
+from goodness.draws import uniforms
 from goodness.errors import ConfigError
-from goodness.local.choice import Choice
-from goodness.model.network import Network
-from goodness.training.draws import uniforms
-from goodness.training.moment import Moment
+from goodness.methods.cumulative.choice import Choice
+from goodness.nn.network import Network
+from goodness.step_context import Moment
 from goodness.training.step import Stepper
 from tiny_runs import shrunk
 

@@ -20,8 +20,8 @@ from goodness.bench.subjects import FUSED, SIDE_BY_SIDE, Subject, build, learned
 from goodness.config import Config
 from goodness.data import sources
 from goodness.errors import UserError
+from goodness.runs.run_folder import choose_device, choose_dtype, environment
 from goodness.training.backprop import Backprop
-from goodness.training.run import choose_device, choose_dtype, environment
 
 WARM = 8
 """Steps before the clock starts on a GPU: compiling, the recording, and the allocator's first round."""

@@ -8,12 +8,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from goodness import graphs, kernels
+from goodness import compilation, kernels
 from goodness.bench.clock import in_turn
 from goodness.config import Config, override
-from goodness.model.network import Network
+from goodness.methods.cumulative.evidence import goodness_of, later_block
+from goodness.nn.network import Network
 from goodness.precision import autocast
-from goodness.predict import goodness_of, later_block
 from goodness.training.loop import on_device
 
 REPEATS = 3
@@ -45,7 +45,7 @@ def loops(network: Network, pictures: Tensor, dtype: torch.dtype) -> dict[str, C
         step, stem = later_block, Network.tokens
         if pictures.is_cuda:  # each loop compiles for itself: no graph has to guard against the other
             of = f"loop, {kind}: {network.config} {network.shape} {network.classes}"
-            step, stem = graphs.compiled(step, of), graphs.compiled(stem, of)
+            step, stem = compilation.compiled(step, of), compilation.compiled(stem, of)
         return lambda: by_label(network, pictures.float() / 255, dtype, step, stem)
 
     plain = looped(PLAIN)

@@ -14,10 +14,10 @@ from goodness.config import Config, override
 from goodness.data import sources
 from goodness.data.images import ImageData, Split
 from goodness.precision import autocast
+from goodness.runs.run_folder import RunFolder
+from goodness.step_context import Measured, Moment, Said
 from goodness.training.backprop import Backprop
 from goodness.training.loop import Loop
-from goodness.training.moment import Measured, Moment, Said
-from goodness.training.run import RunFolder
 from goodness.training.stage1 import Stage1
 
 ENDLESS = 100_000

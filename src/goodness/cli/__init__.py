@@ -8,10 +8,10 @@ import io
 import sys
 from collections.abc import Callable, Sequence
 
-from goodness import __version__, starting
+from goodness import __version__, startup
 
-if starting.is_command():
-    starting.hold()
+if startup.is_command():
+    startup.hold()
 
 from goodness.cli.terminal import err, escape, out
 from goodness.errors import RunError, UserError, nearest, tells_of_full_memory
@@ -21,7 +21,7 @@ try:
 except ImportError:
     sys.exit("the goodness command needs tyro: pip install tyro rich")
 
-starting.release()
+startup.release()
 
 ABOUT = """Forward-Forward networks, trained block by block, and a clear view of which blocks work.
 

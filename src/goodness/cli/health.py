@@ -15,26 +15,26 @@ from goodness import api
 from goodness.cli.terminal import err, import_plugins, out, parsed, print_json
 from goodness.config import Config, rule_name
 from goodness.data import sources
-from goodness.diagnostics.compare import compare
-from goodness.diagnostics.health import convergence, health
-from goodness.diagnostics.locality import audit_locality
-from goodness.diagnostics.method_audit import audit_method
-from goodness.diagnostics.theory import theory_of_run
-from goodness.diagnostics.theory_report import theory_table_rows
+from goodness.draws import Draws
 from goodness.durable import write_json
 from goodness.errors import DAMAGE, RunError, UserError
-from goodness.home import from_home
+from goodness.health.locality import audit_locality
+from goodness.health.method_audit import audit_method
+from goodness.health.of_runs import convergence, health
+from goodness.health.theory import theory_of_run
+from goodness.health.theory_report import theory_table_rows
 from goodness.methods.build import build_method
-from goodness.model.network import Network
+from goodness.nn.network import Network
 from goodness.paper import measured
 from goodness.parts import ImageFacts
+from goodness.paths import from_home
 from goodness.presets import preset, presets
 from goodness.report import health_tables
+from goodness.report.compare_runs import compare
 from goodness.report.figure_files import figure_files, refuse_foreign_figures
-from goodness.runs import Run
+from goodness.runs.run import Run
 from goodness.sweep.published import is_in_publication, is_published, refuse_published
 from goodness.sweep.theory import THEORY, examples_kept
-from goodness.training.draws import Draws
 from goodness.training.trainer import Trainer
 
 MOST_FOLDS = 1_000_000

@@ -21,7 +21,7 @@ from goodness.parts import ImageFacts
 from goodness.presets import base_of, preset, presets, section_of
 from goodness.report import tables
 from goodness.report.progress import Progress
-from goodness.training.run import choose_device
+from goodness.runs.run_folder import choose_device
 
 WIDE = 100
 """Columns of a terminal that has room for what every preset changes."""
@@ -127,8 +127,8 @@ def _parameters(config: Config) -> int:
     import torch
 
     from goodness.methods.build import build_method
-    from goodness.model.network import Network
-    from goodness.model.stripped import StrippedNetwork
+    from goodness.nn.network import Network
+    from goodness.nn.stripped import StrippedNetwork
 
     data = sources.find(config.data)
     shape, classes = data.shape or (3, 32, 32), data.class_count or 10

@@ -12,7 +12,7 @@ from goodness.cli.terminal import err, import_plugins, out, parsed, print_json
 from goodness.errors import UserError, nearest
 from goodness.paper.scales import scale_of
 from goodness.report import tables
-from goodness.store import add, rows
+from goodness.runs.store import add, rows
 
 WIDE = 110
 """Columns of a terminal that has room for how each run was made."""

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from goodness.errors import UserError
-from goodness.home import from_home
+from goodness.paths import from_home
 
 try:
     import tyro

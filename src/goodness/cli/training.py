@@ -28,11 +28,11 @@ from goodness.cli.terminal import (
 from goodness.config import Config, Keep, Readout
 from goodness.demo import RULES, demo_sentence, run_demo
 from goodness.errors import UserError, nearest
-from goodness.home import from_home
+from goodness.paths import from_home
 from goodness.presets import preset, presets
 from goodness.report import tables
 from goodness.report.progress import Progress
-from goodness.runs import Run, load_config, place_of_run
+from goodness.runs.run import Run, load_config, place_of_run
 from goodness.sweep.published import refuse_published
 
 _READOUT = "goodness readout RUN"

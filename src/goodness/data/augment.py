@@ -27,10 +27,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from goodness.compilation import compiled
 from goodness.data import pixel_ops
 from goodness.data.pixel_ops import per_sample
 from goodness.errors import ConfigError
-from goodness.graphs import compiled
 from goodness.registry import Registry
 
 operations = (

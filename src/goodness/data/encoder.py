@@ -12,7 +12,7 @@ import torch
 
 from goodness.data.embedded import About
 from goodness.errors import DataError, tells_of_full_memory
-from goodness.home import from_home
+from goodness.paths import from_home
 from goodness.tensor_file import weights_sha256
 
 Pool = Literal["mean", "pooler"]

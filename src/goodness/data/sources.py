@@ -20,7 +20,7 @@ from goodness.data.folder import ImageFolder
 from goodness.data.images import ImageData, Split, hold_out
 from goodness.data.text import TextData, TextFolder
 from goodness.errors import DataError, UnknownName
-from goodness.home import from_home
+from goodness.paths import from_home
 
 __all__ = [
     "Dataset",

@@ -1,6 +1,6 @@
 """Fast ways on a GPU for what torch.compile leaves slow.
 
-Each has a plain twin where it is used, in `goodness.model`, and a test that holds it against the twin in Triton's
+Each has a plain twin where it is used, in `goodness.nn`, and a test that holds it against the twin in Triton's
 interpreter, on a CPU. Triton is imported only where a kernel runs.
 """
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from goodness.draws import key
 from goodness.methods.base import Method
 from goodness.parts import ImageFacts
 from goodness.precision import autocast
-from goodness.training.draws import key
 
 if TYPE_CHECKING:
     from goodness.config import Config

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from goodness.errors import ConfigError
 from goodness.methods.base import Method, Moment, Out, Plan, Signal, last
-from goodness.model import cfse as cfse  # registers the authors' network
-from goodness.model.class_groups import class_groups, require_class_groups
-from goodness.model.networks import output_shapes
+from goodness.nn import cfse as cfse  # registers the authors' network
+from goodness.nn.class_groups import class_groups, require_class_groups
+from goodness.nn.networks import output_shapes
 from goodness.parts import ImageFacts, MethodPart, register_method
 
 

@@ -10,8 +10,8 @@ from torch import Tensor, nn
 
 from goodness.errors import ConfigError
 from goodness.methods.base import Method, Out, Signal, Step, best_range
-from goodness.model.class_groups import class_groups, require_class_groups
-from goodness.model.shortcuts import NO_SHORTCUT
+from goodness.nn.class_groups import class_groups, require_class_groups
+from goodness.nn.shortcuts import NO_SHORTCUT
 from goodness.parts import ImageFacts, MethodPart, register_method
 
 

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from goodness.errors import ConfigError
 from goodness.methods.base import Moment, Out, Plan, Signal, all_but_first, along, sum_all
 from goodness.methods.label_input import LabelInput, LabelInputPart, behind_labels
-from goodness.model.hinton_mlp import HintonMlp
-from goodness.model.networks import output_shapes
+from goodness.nn.hinton_mlp import HintonMlp
+from goodness.nn.networks import output_shapes
 from goodness.parts import ImageFacts, register_method
 
 

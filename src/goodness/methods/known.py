@@ -2,7 +2,6 @@
 one line here."""
 
 from goodness.methods import backprop as backprop
-from goodness.methods import cumulative_part as cumulative_part
 from goodness.methods import cwc as cwc
 from goodness.methods import deeperforward as deeperforward
 from goodness.methods import hinton as hinton
@@ -10,5 +9,6 @@ from goodness.methods import local_backprop as local_backprop
 from goodness.methods import mono_forward as mono_forward
 from goodness.methods import scff as scff
 from goodness.methods import trifecta as trifecta
-from goodness.model import scff_cnn as scff_cnn
-from goodness.model import trifecta_cnn as trifecta_cnn
+from goodness.methods.cumulative import part as part
+from goodness.nn import scff_cnn as scff_cnn
+from goodness.nn import trifecta_cnn as trifecta_cnn

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from goodness.errors import ConfigError
 from goodness.methods.base import Method, Out, Signal, last
-from goodness.model.networks import features, output_shapes
+from goodness.nn.networks import features, output_shapes
 from goodness.parts import ImageFacts, MethodPart, register_method
 
 

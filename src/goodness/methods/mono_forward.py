@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goodness.methods.base import Method, Out, Signal
-from goodness.model.networks import feature_width, features, output_shapes
+from goodness.nn.networks import feature_width, features, output_shapes
 from goodness.parts import ImageFacts, MethodPart, register_method
 
 

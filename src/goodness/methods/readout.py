@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from goodness.methods.base import Method, Out, Signal
-from goodness.model.networks import features
+from goodness.nn.networks import features
 
 RIDGES = (1.0, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001)
 """Strengths of the ridge to choose from, as shares of a feature's own sum of squares."""

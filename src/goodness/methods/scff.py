@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from goodness.errors import ConfigError
 from goodness.methods.base import Moment, Out, Plan, Signal, Step, along, whose_turn
 from goodness.methods.readout import ByReadout, pooled
-from goodness.model.networks import at, halves, output_shapes
+from goodness.nn.networks import at, halves, output_shapes
 from goodness.parts import ImageFacts, MethodPart, register_method
 
 

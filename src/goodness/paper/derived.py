@@ -13,8 +13,8 @@ from goodness.paper.numbers import Cell
 from goodness.paper.numbers import table as cells_of
 from goodness.paper.readers import NO_BLOCKS, NO_TTA, Unreadable
 from goodness.paper.verdicts import POINT
-from goodness.predicted import read_predicted
-from goodness.runs import Run
+from goodness.runs.predictions import read_predicted
+from goodness.runs.run import Run
 
 Means = Callable[[str, str], float]
 """Our mean in a row and column of the same table; raises `Unreadable` where there is none."""

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from goodness.durable import remove_tree
 from goodness.errors import RunError, UserError
+from goodness.runs.lock import acquire, release
 from goodness.sweep.published import is_published
-from goodness.training.lock import acquire, release
 
 BUILDING, OLD = "building", "old"
 

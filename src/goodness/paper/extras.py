@@ -20,7 +20,7 @@ from goodness.paper.pool import Need, Needs, Pool
 from goodness.paper.same_data import SameData
 from goodness.paper.scales import Scale
 from goodness.paper.suites import SEEDS, PaperTable, paper_tables
-from goodness.runs import Run, health_versions
+from goodness.runs.run import Run, health_versions
 from goodness.sweep.cell import Cell
 from goodness.sweep.collect import are_versions
 

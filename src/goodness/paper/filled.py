@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 from goodness.errors import DAMAGE, RunError, UserError
+from goodness.health.stats import MeanAndStd, mean_and_std
 from goodness.paper import measured as of
 from goodness.paper import readers
 from goodness.paper.derived import BestOf, InTable, OfPair, derived
@@ -22,8 +23,7 @@ from goodness.paper.readers import Unreadable
 from goodness.paper.reduced import without_place
 from goodness.paper.same_data import SameData
 from goodness.paper.suites import PaperTable, all_seeds, is_left_out, runs_of, seeds_of
-from goodness.runs import Run, environment_of, health_versions, software_of, unlike
-from goodness.stats import MeanAndStd, mean_and_std
+from goodness.runs.run import Run, environment_of, health_versions, software_of, unlike
 
 State = Literal["no runs", "not run", "running", "partial", "complete"]
 POINTS = 1.0

@@ -18,7 +18,7 @@ from goodness.paper.accuracies import number
 from goodness.paper.judges_of_dissociation import Family
 from goodness.paper.numbers import of_preset, table
 from goodness.paper.verdicts import IDLE, LOST, POINT, SPREAD, Finding
-from goodness.runs import Run
+from goodness.runs.run import Run
 
 VARIANTS: tuple[str, ...] = tuple(dict.fromkeys(one.preset for one in table("full_main_results") if one.preset))
 """The paper's thirteen variants on CIFAR-10."""

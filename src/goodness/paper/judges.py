@@ -10,6 +10,13 @@ import math
 from collections import Counter
 from collections.abc import Sequence
 
+from goodness.health.stats import (
+    Interval,
+    difference_interval,
+    mean_interval,
+    ratio_of_shares,
+    slope_interval,
+)
 from goodness.paper import measured as of
 from goodness.paper.measured import Runs
 from goodness.paper.verdicts import (
@@ -28,14 +35,7 @@ from goodness.paper.verdicts import (
     too_few,
     written,
 )
-from goodness.runs import Run
-from goodness.stats import (
-    Interval,
-    difference_interval,
-    mean_interval,
-    ratio_of_shares,
-    slope_interval,
-)
+from goodness.runs.run import Run
 
 # One part less
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from goodness.health.stats import Interval, equivalence, mean_interval
 from goodness.paper import measured as of
 from goodness.paper.measured import Runs
 from goodness.paper.verdicts import (
@@ -32,7 +33,6 @@ from goodness.paper.verdicts import (
     written,
 )
 from goodness.report.words import named_seeds
-from goodness.stats import Interval, equivalence, mean_interval
 
 
 @dataclass(frozen=True, kw_only=True)

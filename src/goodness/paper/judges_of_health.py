@@ -5,6 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from goodness.health.stats import (
+    Interval,
+    correlation,
+    equivalence,
+    mean_interval,
+)
 from goodness.paper import measured as of
 from goodness.paper.measured import Runs
 from goodness.paper.verdicts import (
@@ -25,13 +31,7 @@ from goodness.paper.verdicts import (
     written,
 )
 from goodness.report.words import named_seeds
-from goodness.runs import Run
-from goodness.stats import (
-    Interval,
-    correlation,
-    equivalence,
-    mean_interval,
-)
+from goodness.runs.run import Run
 
 WITH_ACCURACY = "Pearson's r with test accuracy"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from goodness.health.stats import share_interval
 from goodness.paper import measured as of
 from goodness.paper.measured import Runs
 from goodness.paper.verdicts import (
@@ -17,7 +18,6 @@ from goodness.paper.verdicts import (
     nothing_yet,
     told,
 )
-from goodness.stats import share_interval
 from goodness.sweep.theory import is_kept, kept_theory
 
 

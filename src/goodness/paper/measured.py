@@ -16,10 +16,10 @@ import numpy as np
 
 from goodness.durable import is_number, read_json
 from goodness.errors import RunError, UserError
-from goodness.predicted import Predicted, read_predicted
+from goodness.health.stats import PairedBootstrap, paired_bootstrap
 from goodness.presets import presets
-from goodness.runs import Run, load_config
-from goodness.stats import PairedBootstrap, paired_bootstrap
+from goodness.runs.predictions import Predicted, read_predicted
+from goodness.runs.run import Run, load_config
 from goodness.sweep.theory import has_theory
 
 Runs: TypeAlias = Mapping[str, Mapping[int, Run]]

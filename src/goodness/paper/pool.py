@@ -20,7 +20,7 @@ from goodness.errors import RunError, UserError
 from goodness.paper.scales import SCALES, Scale, scale_of
 from goodness.presets import presets
 from goodness.report.words import named_seeds
-from goodness.runs import Run
+from goodness.runs.run import Run
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Row, collect
 from goodness.sweep.published import about_publication, is_published

@@ -24,15 +24,15 @@ from goodness.paper.pool import Need, Pool, Stage1Alone, refuse_two_trainings, s
 from goodness.paper.published_page import make_way, require_folder, write_page
 from goodness.paper.same_data import SameData
 from goodness.paper.scales import Scale
-from goodness.predicted import PREDICTED, VIEWS, packed, read_predicted
-from goodness.runs import Run, about_backbone, environment_of
+from goodness.runs.consistency import refuse_mixed_files
+from goodness.runs.predictions import PREDICTED, VIEWS, packed, read_predicted
+from goodness.runs.run import Run, about_backbone, environment_of
+from goodness.runs.run_folder import RunFolder
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import are_versions
 from goodness.sweep.published import PUBLISHED, SEALED, about_publication, is_published, seal_of
 from goodness.sweep.theory import THEORY, examples_kept, has_theory, is_kept, kept_theory
-from goodness.training.run import RunFolder
 from goodness.training.signals import as_interrupts
-from goodness.whole import refuse_mixed_files
 
 NOT_PUBLISHED: Mapping[str, str] = {
     "weights": "too large",

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from goodness.errors import RunError, UserError
+from goodness.health.stats import mean_and_std
 from goodness.paper import extras, judged
 from goodness.paper.filled import Filled, fill
 from goodness.paper.measured import from_to
@@ -20,8 +21,7 @@ from goodness.paper.writing import FORMATS, csv_text, markdown, title
 from goodness.presets import preset as preset_of
 from goodness.presets import presets
 from goodness.report.words import markdown_line
-from goodness.runs import Run, environment_of, made_by
-from goodness.stats import mean_and_std
+from goodness.runs.run import Run, environment_of, made_by
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.collect import SCORES
 

@@ -15,15 +15,15 @@ from typing import Any
 
 from goodness.durable import read_json
 from goodness.errors import RunError
-from goodness.local.collaboration import Constant
-from goodness.measures import attenuation_ratio
+from goodness.health.measures import attenuation_ratio
+from goodness.methods.cumulative.collaboration import Constant
 from goodness.paper import measured as of
 from goodness.paper.numbers import Cell
-from goodness.predicted import read_predicted
 from goodness.presets import preset
-from goodness.runs import Run, environment_of
+from goodness.runs.predictions import read_predicted
+from goodness.runs.run import Run, environment_of
+from goodness.runs.run_folder import RunFolder
 from goodness.sweep.cell import CellFolder
-from goodness.training.run import RunFolder
 
 
 class Unreadable(Exception):

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from goodness.errors import MissingRuns, RunError, UserError, nearest
-from goodness.home import from_home
 from goodness.paper import extras
 from goodness.paper.extras import Extra, draw, to_check
 from goodness.paper.filled import Filled, fill
@@ -19,6 +18,8 @@ from goodness.paper.names import named
 from goodness.paper.pool import NO_STAGE_2, Need, Needs, Pool, refuse_two_trainings
 from goodness.paper.suites import PaperTable, paper_tables, union
 from goodness.paper.writing import write_table
+from goodness.paths import from_home
+from goodness.runs.run_folder import choose_device
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.engine import Engine, How, cores, share_of_cores
 from goodness.sweep.published import about_publication, is_published
@@ -27,7 +28,6 @@ from goodness.sweep.run import fill as run_cells
 from goodness.sweep.state import refuse_another
 from goodness.sweep.theory import has_theory, keep_theory
 from goodness.sweep.workers import WorkerEngine
-from goodness.training.run import choose_device
 
 TABLES, FIGURES = "tables", "figures"
 """Folders of the pool that hold what was made of its runs."""

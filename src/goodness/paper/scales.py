@@ -15,9 +15,9 @@ from typing import Any
 
 from goodness.config import Config
 from goodness.errors import UserError, nearest
-from goodness.model.hybrid import Hybrid
-from goodness.model.plain_cnn import ConvStages
-from goodness.model.pyramid import Pyramid
+from goodness.nn.hybrid import Hybrid
+from goodness.nn.plain_cnn import ConvStages
+from goodness.nn.pyramid import Pyramid
 from goodness.presets import preset as preset_of
 
 Changes = dict[str, Any]

@@ -7,9 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
+from goodness.health.stats import Interval, mean_interval
 from goodness.paper.measured import Runs, is_papers_size, readout_accuracy, setting, settings
-from goodness.runs import Run, software_of, unlike
-from goodness.stats import Interval, mean_interval
+from goodness.runs.run import Run, software_of, unlike
 
 Outcome = Literal["holds", "does not hold", "cannot be told yet"]
 HOLDS: Outcome = "holds"

@@ -4,9 +4,9 @@ aspect_ema_ablation)."""
 from __future__ import annotations
 
 import goodness.presets.paper_size  # noqa: F401  (what these derive from)
-from goodness.local.negatives import Online, Random, Teacher
-from goodness.local.terms import Aspects
-from goodness.model.hybrid import Hybrid
+from goodness.methods.cumulative.negatives import Online, Random, Teacher
+from goodness.methods.cumulative.terms import Aspects
+from goodness.nn.hybrid import Hybrid
 from goodness.presets.naming import Changes, add_variants, without
 
 ENERGY_ALONE = Aspects(lambdas=(0.2,), losses=("rank",))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from goodness.local.terms import Block
-from goodness.model.hybrid import Hybrid
-from goodness.model.plain_cnn import ConvStages
+from goodness.methods.cumulative.terms import Block
+from goodness.nn.hybrid import Hybrid
+from goodness.nn.plain_cnn import ConvStages
 from goodness.presets.ablations import ENERGY_ALONE
 from goodness.presets.naming import Changes, variant, without
 

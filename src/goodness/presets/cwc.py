@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from goodness.config import Config, Optim, Readout
 from goodness.methods.cwc import CwCPart
-from goodness.model.cfse import Cfse
+from goodness.nn.cfse import Cfse
 from goodness.presets.naming import Changes, presets, variant
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from goodness.config import Config, Optim, Readout
 from goodness.methods.deeperforward import DeeperForwardPart
-from goodness.model.shortcuts import ShortcutCnn, TinyCnn
+from goodness.nn.shortcuts import ShortcutCnn, TinyCnn
 from goodness.presets.naming import Changes, presets, variant
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from goodness.config import Config
-from goodness.local.collaboration import Constant, Gated
-from goodness.local.negatives import Teacher
-from goodness.local.supcon import SupCon
-from goodness.local.terms import Aspects, Block, Current, DepthOrder, MissingGradient, Reconstruction
+from goodness.methods.cumulative.collaboration import Constant, Gated
+from goodness.methods.cumulative.negatives import Teacher
+from goodness.methods.cumulative.supcon import SupCon
+from goodness.methods.cumulative.terms import Aspects, Block, Current, DepthOrder, MissingGradient, Reconstruction
 from goodness.presets.naming import Changes, presets, variant, without
 
 DEPTH_SCALED: Changes = {

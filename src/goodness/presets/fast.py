@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from goodness.config import Config, Keep, Model, Optim, Readout, Stem
-from goodness.local.choice import Choice
-from goodness.local.collaboration import Constant
-from goodness.local.negatives import Random
-from goodness.model.head import EnergyGoodness
-from goodness.model.label import Late
-from goodness.model.pyramid import Pyramid
+from goodness.methods.cumulative.choice import Choice
+from goodness.methods.cumulative.collaboration import Constant
+from goodness.methods.cumulative.negatives import Random
+from goodness.nn.head import EnergyGoodness
+from goodness.nn.label import Late
+from goodness.nn.pyramid import Pyramid
 from goodness.presets.naming import presets
 
 

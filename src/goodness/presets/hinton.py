@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from goodness.config import Config, Keep, Optim, Readout
 from goodness.methods.hinton import HintonPart
-from goodness.model.hinton_mlp import HintonMlp
+from goodness.nn.hinton_mlp import HintonMlp
 from goodness.presets.naming import presets
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from goodness.config import Config, Keep, Model, Optim, Readout, Stem
-from goodness.local.collaboration import Constant
-from goodness.local.negatives import Teacher
-from goodness.local.terms import Aspects, Block
-from goodness.model.hybrid import Hybrid
+from goodness.methods.cumulative.collaboration import Constant
+from goodness.methods.cumulative.negatives import Teacher
+from goodness.methods.cumulative.terms import Aspects, Block
+from goodness.nn.hybrid import Hybrid
 from goodness.presets.naming import presets
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import goodness.presets.paper_size  # noqa: F401  (what these derive from)
-from goodness.local.collaboration import Gated
-from goodness.local.negatives import Teacher
+from goodness.methods.cumulative.collaboration import Gated
+from goodness.methods.cumulative.negatives import Teacher
 from goodness.presets.naming import Changes, variant, without
 
 MANY_HYPOTHESES: Changes = {"readout.lr": 1e-4}

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import goodness.presets.dense  # noqa: F401  (what these derive from)
-from goodness.local.collaboration import Progressive, Ramp
-from goodness.local.negatives import Teacher
-from goodness.local.routing import Balance, RouterZ
-from goodness.local.terms import Current, DepthOrder
-from goodness.model.hybrid import Hybrid
+from goodness.methods.cumulative.collaboration import Progressive, Ramp
+from goodness.methods.cumulative.negatives import Teacher
+from goodness.methods.cumulative.routing import Balance, RouterZ
+from goodness.methods.cumulative.terms import Current, DepthOrder
+from goodness.nn.hybrid import Hybrid
 from goodness.presets.naming import Changes, variant
 
 EXPERTS: Changes = {

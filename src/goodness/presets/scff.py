@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from goodness.config import Config, Keep, Optim, Readout
 from goodness.methods.scff import ScffPart
-from goodness.model.scff_cnn import ScffCnn
+from goodness.nn.scff_cnn import ScffCnn
 from goodness.presets.naming import presets
 
 

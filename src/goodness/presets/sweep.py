@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from goodness.local.collaboration import Constant, Gated
+from goodness.methods.cumulative.collaboration import Constant, Gated
 from goodness.parts import Rule
 from goodness.presets.dense import DEPTH_SCALED
 from goodness.presets.naming import Changes, add_variants, variant, without

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from goodness.config import Config, Keep, Optim, Readout
 from goodness.methods.trifecta import TrifectaPart
-from goodness.model.trifecta_cnn import TrifectaCnn
+from goodness.nn.trifecta_cnn import TrifectaCnn
 from goodness.presets.naming import Changes, presets, variant
 
 

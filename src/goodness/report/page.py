@@ -34,7 +34,7 @@ from goodness.report.page_words import (
 )
 from goodness.report.run_data import TABLES, alone_of, attempt, run_data
 from goodness.report.words import number, part_of, slug
-from goodness.runs import Run
+from goodness.runs.run import Run
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
-from goodness.diagnostics.block_health import COLLAPSED
 from goodness.durable import is_number
+from goodness.health.block_health import COLLAPSED
 from goodness.report.ink import (
     DEAD,
     RIDES,

@@ -17,18 +17,18 @@ import torch
 
 from goodness import api
 from goodness.config import from_dict, to_dict
-from goodness.diagnostics import health as diagnosis
-from goodness.diagnostics.block_health import ATTENUATED, COLLAPSED, VANISHED, evenly
-from goodness.diagnostics.margins import worst_margin
 from goodness.durable import is_number, read_json, read_lines
 from goodness.errors import RunError, UserError
-from goodness.predicted import read_predicted
+from goodness.health import of_runs as diagnosis
+from goodness.health.block_health import ATTENUATED, COLLAPSED, VANISHED, evenly
+from goodness.health.margins import worst_margin
 from goodness.report.page_words import STAGES, rule_in_words, share_in_words
 from goodness.report.words import part_of
-from goodness.runs import Run, is_readout
+from goodness.runs.lock import LOCK, is_held
+from goodness.runs.predictions import read_predicted
+from goodness.runs.run import Run, is_readout
+from goodness.runs.run_folder import RunFolder
 from goodness.sweep.published import is_published
-from goodness.training.lock import LOCK, is_held
-from goodness.training.run import RunFolder
 
 T = TypeVar("T")
 

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from goodness.diagnostics.theory_report import BlockTheory, Example, TheoryReport
-from goodness.local.barrier import envelope
+from goodness.health.theory_report import BlockTheory, Example, TheoryReport
+from goodness.methods.cumulative.barrier import envelope
 from goodness.report.figure_files import write_figure
 
 if TYPE_CHECKING:

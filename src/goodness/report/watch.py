@@ -16,9 +16,9 @@ from urllib.parse import SplitResult, parse_qs, urlsplit
 
 from goodness.errors import UserError
 from goodness.report.page import draw, page_data, render, require_report_packages
-from goodness.runs import Run
-from goodness.training.lock import LOCK, is_held
-from goodness.training.run import RunFolder
+from goodness.runs.lock import LOCK, is_held
+from goodness.runs.run import Run
+from goodness.runs.run_folder import RunFolder
 
 LOOPBACK = ("127.0.0.1", "localhost")
 """Where the server listens, and the only names under which it answers: a page elsewhere that has its own name point to

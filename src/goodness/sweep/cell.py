@@ -24,7 +24,7 @@ from goodness.config import Config, to_dict
 from goodness.durable import read_json, write_json
 from goodness.errors import ConfigError, RunError
 from goodness.parts import Part, Term
-from goodness.runs import READOUT, Run, checked_config
+from goodness.runs.run import READOUT, Run, checked_config
 
 NAME_LENGTH = 60
 """Letters of a folder's name that say what the cell is; a hash tells longer ones apart."""

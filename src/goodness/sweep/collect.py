@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any
 
 from goodness.errors import RunError, UserError
-from goodness.runs import Run, environment_of, software_of, unlike
-from goodness.stats import MeanAndStd, mean_and_std
+from goodness.health.stats import MeanAndStd, mean_and_std
+from goodness.runs.consistency import VERSIONS, refuse_mixed_files, test_order
+from goodness.runs.run import Run, environment_of, software_of, unlike
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.state import difference, standing
-from goodness.whole import VERSIONS, refuse_mixed_files, test_order
 
 SCORES = {
     "s1": "test accuracy",

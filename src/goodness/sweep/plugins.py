@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from goodness.errors import UserError
-from goodness.home import from_home
+from goodness.paths import from_home
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from goodness import api
 from goodness.data.images import fingerprint
 from goodness.durable import copy_contents, sync_folder
 from goodness.errors import RunError, UserError
-from goodness.home import from_home
+from goodness.paths import from_home
+from goodness.runs.lock import acquire, release
+from goodness.runs.run_folder import choose_device
 from goodness.sweep.cell import Cell, CellFolder
 from goodness.sweep.collect import Results, collect
 from goodness.sweep.engine import STOPPED, Engine, Handle, How, LocalEngine, cores, share_of_cores
@@ -44,9 +46,7 @@ from goodness.sweep.state import (
     standing,
 )
 from goodness.sweep.tables import RESULTS, write_results
-from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted
-from goodness.training.run import choose_device
 from goodness.training.signals import StopRequest
 
 TRIES = 2

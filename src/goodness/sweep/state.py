@@ -18,10 +18,10 @@ from goodness.config import STAGE_2, Config, differences
 from goodness.durable import is_number, read_json, sync_folder, write_json
 from goodness.errors import RunError, UserError
 from goodness.own_parts import own_sources
-from goodness.runs import Run, environment_of, load_config, software_of
+from goodness.runs.lock import LOCK, is_held
+from goodness.runs.run import Run, environment_of, load_config, software_of
+from goodness.runs.run_folder import RunFolder
 from goodness.sweep.cell import Cell, CellFolder
-from goodness.training.lock import LOCK, is_held
-from goodness.training.run import RunFolder
 from goodness.versions import METHOD, METHOD_VERSION
 
 State = Literal["waiting", "running", "stopped", "failed", "done"]

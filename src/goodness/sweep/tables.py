@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from goodness.durable import write_durably, write_json
-from goodness.stats import MeanAndStd
+from goodness.health.stats import MeanAndStd
 from goodness.sweep.collect import SCORES, Results, Row
 from goodness.versions import METHOD_VERSION
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from goodness.diagnostics.theory import theory_of_run
 from goodness.durable import read_json, write_json
 from goodness.errors import RunError, UserError
-from goodness.runs import Run
-from goodness.training.run import WEIGHTS_SHA256
+from goodness.health.theory import theory_of_run
+from goodness.runs.run import Run
+from goodness.runs.run_folder import WEIGHTS_SHA256
 
 THEORY = "theory.json"
 """In a run's folder: what `goodness theory RUN --json` prints."""

@@ -11,11 +11,11 @@ from typing import Any
 from goodness import api
 from goodness.config import STAGE_2, Config, differences
 from goodness.errors import UserError
-from goodness.runs import Run
+from goodness.runs.lock import acquire, release
+from goodness.runs.run import Run
 from goodness.sweep.cell import CellFolder
 from goodness.sweep.state import drop_torn_result
 from goodness.sweep.theory import has_theory, keep_theory
-from goodness.training.lock import acquire, release
 from goodness.training.loop import Interrupted, Listener
 from goodness.training.signals import StopRequest
 

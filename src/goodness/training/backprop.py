@@ -8,20 +8,20 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from goodness.compilation import compiled
 from goodness.config import Config
 from goodness.data.images import ImageData
-from goodness.graphs import compiled
-from goodness.local.routing import RouterTerm, routing_of
-from goodness.model.stripped import StrippedNetwork
+from goodness.draws import key
+from goodness.methods.cumulative.evidence import class_scores
+from goodness.methods.cumulative.routing import RouterTerm, routing_of
+from goodness.nn.stripped import StrippedNetwork
 from goodness.precision import autocast
-from goodness.predict import class_scores
+from goodness.runs.run_folder import RunFolder
+from goodness.step_context import Measured, Moment
 from goodness.training.classifier import ClassifierLoop
-from goodness.training.draws import key
 from goodness.training.loop import Listener, Plan, on_device, require_learnable, under
 from goodness.training.modes import kind_of
-from goodness.training.moment import Measured, Moment
 from goodness.training.optim import WholeAverage, learning_rate, make_recordable, optimiser, set_learning_rate
-from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
 
 

@@ -8,9 +8,9 @@ import torch
 from torch import Tensor, nn
 
 from goodness.data.images import Split
+from goodness.step_context import Measured, Moment
 from goodness.training.finite import refuse_non_finite_total
 from goodness.training.loop import Loop, accuracy_row
-from goodness.training.moment import Measured, Moment
 from goodness.training.optim import clip, gradient_norm
 
 

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from goodness.errors import RunError
-from goodness.training.moment import Moment
+from goodness.step_context import Moment
 
 
 class Guard:

@@ -11,17 +11,17 @@ from torch import Tensor
 
 from goodness.config import Config
 from goodness.data.images import ImageData, Split
-from goodness.diagnostics.block_health import assess, health_of_goodness
-from goodness.diagnostics.margins import TOP5_CLASSES, top_k_accuracy
+from goodness.health.block_health import assess, health_of_goodness
+from goodness.health.margins import TOP5_CLASSES, top_k_accuracy
 from goodness.methods.base import Method, combined
 from goodness.methods.base import Moment as MethodMoment
 from goodness.methods.build import AT_ONCE, build_method, evidence_of
 from goodness.parts import ImageFacts
 from goodness.precision import autocast
+from goodness.runs.run_folder import RunFolder
+from goodness.step_context import Moment, Said
 from goodness.training.loop import Listener, Loop, Plan, accuracy_row, on_device, require_learnable, under
 from goodness.training.modes import kind_of
-from goodness.training.moment import Moment, Said
-from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
 from goodness.training.trainer import Trainer, overrides
 

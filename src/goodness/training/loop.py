@@ -18,18 +18,18 @@ from torch import Tensor, nn
 from goodness.config import Config, from_dict, to_dict
 from goodness.data.augment import augment, compiled_augment, recipes, uniforms_needed
 from goodness.data.images import ImageData, Split, fingerprint
-from goodness.diagnostics.margins import TOP5_CLASSES, top_k_accuracy
+from goodness.draws import Draws, epoch_order
 from goodness.durable import append_line, read_lines, truncate_lines, write_json
 from goodness.errors import RunError, UserError
+from goodness.health.margins import TOP5_CLASSES, top_k_accuracy
+from goodness.runs.checkpoint import flatten_state, unflatten_state
+from goodness.runs.run_folder import EPOCHS_SHA256, WEIGHTS_SHA256, RunFolder, epochs_sha256
+from goodness.step_context import Moment, Said
 from goodness.tensor_file import weights_sha256
-from goodness.training.checkpoint import flatten_state, unflatten_state
-from goodness.training.draws import Draws, epoch_order
 from goodness.training.finite import Guard
 from goodness.training.modes import compiles, replays
-from goodness.training.moment import Moment, Said
 from goodness.training.optim import restore_state, state_of
 from goodness.training.replay import Recorder
-from goodness.training.run import EPOCHS_SHA256, WEIGHTS_SHA256, RunFolder, epochs_sha256
 from goodness.training.signals import StopRequest
 
 N = TypeVar("N", bound=nn.Module)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from goodness.config import Optim
-from goodness.model.network import Network
+from goodness.nn.network import Network
 from goodness.training.muon import Muon
 
 

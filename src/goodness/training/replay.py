@@ -14,8 +14,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from goodness.training.draws import Draws
-from goodness.training.moment import Moment, Said
+from goodness.draws import Draws
+from goodness.step_context import Moment, Said
 
 WARM_STEPS = 3
 """Steps of each signature that run as they are before one is recorded: compilers and allocators settle in them."""

@@ -10,12 +10,14 @@ from torch import Tensor
 
 from goodness.config import Config
 from goodness.data.images import ImageData, Split
-from goodness.diagnostics.block_health import assess
-from goodness.diagnostics.gradients import term_gradient_norms
-from goodness.diagnostics.health import health_of_rows
-from goodness.model.network import Network
-from goodness.predict import block_predictions, goodness_of, scores_of
-from goodness.training.draws import epoch_order, key
+from goodness.draws import epoch_order, key
+from goodness.health.block_health import assess
+from goodness.health.gradients import term_gradient_norms
+from goodness.health.of_runs import health_of_rows
+from goodness.methods.cumulative.evidence import block_predictions, goodness_of, scores_of
+from goodness.nn.network import Network
+from goodness.runs.run_folder import RunFolder
+from goodness.step_context import Measured, Moment
 from goodness.training.loop import (
     Listener,
     Loop,
@@ -25,8 +27,6 @@ from goodness.training.loop import (
     require_learnable,
     under,
 )
-from goodness.training.moment import Measured, Moment
-from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
 from goodness.training.step import Stepper
 

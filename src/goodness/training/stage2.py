@@ -15,24 +15,24 @@ from torch import Tensor
 from goodness.config import Config
 from goodness.data.images import ImageData
 from goodness.data.mix import draws_needed, mix
+from goodness.draws import key
 from goodness.errors import RunError, UserError
-from goodness.model.network import Network
-from goodness.model.readout import AttentiveReadout
-from goodness.precision import autocast
-from goodness.predict import (
+from goodness.methods.cumulative.evidence import (
     compiled_rows,
     feature_count,
     hypothesis_features,
     readout_chunk_sizes,
     readout_scores,
 )
-from goodness.runs import Run
+from goodness.nn.attentive_readout import AttentiveReadout
+from goodness.nn.network import Network
+from goodness.precision import autocast
+from goodness.runs.run import Run
+from goodness.runs.run_folder import RunFolder
+from goodness.step_context import Measured, Moment
 from goodness.training.classifier import ClassifierLoop
-from goodness.training.draws import key
 from goodness.training.loop import Listener, Plan, under
-from goodness.training.moment import Measured, Moment
 from goodness.training.optim import adamw, learning_rate, set_learning_rate
-from goodness.training.run import RunFolder
 from goodness.training.signals import StopRequest
 
 BEHIND = 0.02

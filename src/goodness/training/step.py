@@ -15,21 +15,22 @@ from typing import Any, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
+from goodness.compilation import compiled
 from goodness.config import Config
+from goodness.draws import Draws
 from goodness.errors import ConfigError
-from goodness.graphs import compiled
-from goodness.local.facts import Facts, Trio
-from goodness.local.ledger import Ledger
-from goodness.local.negatives import Mined, Mining
-from goodness.local.objective import Objective
-from goodness.local.streams import concatenate, positives_of, rows_of, wrong_images
-from goodness.model.block import BlockOutput, FFBlock
-from goodness.model.network import Network
+from goodness.methods.cumulative.facts import Facts, PerStream
+from goodness.methods.cumulative.ledger import Ledger
+from goodness.methods.cumulative.negatives import Mined, Mining
+from goodness.methods.cumulative.objective import Objective
+from goodness.methods.cumulative.passes import forward_block, forward_shared, judge_block, neutral_block, score_block
+from goodness.methods.cumulative.streams import concatenate, positives_of, rows_of, wrong_images
+from goodness.nn.block import BlockOutput, FFBlock
+from goodness.nn.network import Network
 from goodness.precision import autocast
-from goodness.training.draws import Draws
+from goodness.step_context import Measured, Moment
 from goodness.training.finite import Guard, NonFiniteLoss
 from goodness.training.modes import compiles, kind_of
-from goodness.training.moment import Measured, Moment
 from goodness.training.optim import (
     MovingAverage,
     block_optimisers,
@@ -41,7 +42,6 @@ from goodness.training.optim import (
     perturb,
     set_learning_rate,
 )
-from goodness.training.passes import forward_block, forward_shared, judge_block, neutral_block, score_block
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -356,8 +356,8 @@ class Stepper:
             neutral, neutral_on = None, None
             if situation.neutral is not None:
                 neutral, neutral_on = self._neutral(self.network, block, situation.neutral)
-            goodness = Trio.of_streams(output.goodness, self.streams, self.wrong_labels, self.positives)
-            aspects = Trio.of_streams(output.aspects, self.streams, self.wrong_labels, self.positives)
+            goodness = PerStream.of_streams(output.goodness, self.streams, self.wrong_labels, self.positives)
+            aspects = PerStream.of_streams(output.aspects, self.streams, self.wrong_labels, self.positives)
             weight = self.config.rule.weight(ledger.past(goodness.pos.detach(), self.blocks, situation.progress))
             self._require_shapes(depth, output, tokens, len(hypotheses), weight, len(goodness.pos))
             history, history_aspects = ledger.history(goodness, aspects)

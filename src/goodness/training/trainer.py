@@ -14,16 +14,16 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from goodness.compilation import compiled
 from goodness.config import Optim
 from goodness.config import Step as StepOptions
+from goodness.draws import Draws
 from goodness.errors import ConfigError
-from goodness.graphs import compiled
 from goodness.methods.base import Method, Moment, Out, Plan, Signal, Step
 from goodness.precision import autocast
-from goodness.training.draws import Draws
+from goodness.step_context import Measured
+from goodness.step_context import Moment as Place
 from goodness.training.finite import Guard, NonFiniteLoss
-from goodness.training.moment import Measured
-from goodness.training.moment import Moment as Place
 from goodness.training.optim import (
     average_decay,
     clip,

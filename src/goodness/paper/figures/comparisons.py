@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from goodness.health.stats import Interval, correlation, mean_and_std, mean_interval
 from goodness.paper import measured as of
 from goodness.paper.figures.depth import L4, L8
 from goodness.paper.figures.sheet import IN_TRAINING, INK, POINTS, Sheet, colour_of, dash_of, name_of, paper_figure
@@ -12,12 +13,11 @@ from goodness.paper.findings import VARIANTS
 from goodness.paper.numbers import Cell, of_preset, table
 from goodness.report.ink import COLOURS, RIDES, WORKS, room_for_accuracies
 from goodness.report.words import named_seeds, number
-from goodness.stats import Interval, correlation, mean_and_std, mean_interval
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from goodness.runs import Run
+    from goodness.runs.run import Run
 
 COMPONENTS = tuple(dict.fromkeys(one.preset for one in table("component_ablation") if one.preset))
 MINING = tuple(dict.fromkeys(one.preset for one in table("hnm_ksweep") if one.preset))

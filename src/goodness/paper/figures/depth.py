@@ -26,7 +26,7 @@ from goodness.report.ink import RIDES, WORKS, room_for_accuracies
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from goodness.runs import Run
+    from goodness.runs.run import Run
 
 L4 = ("d128-gamma0", *(f"d128-{end}" for end in RULES))
 L8 = ("l8-gamma0", *(f"l8-{end}" for end in RULES))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
     from matplotlib.lines import Line2D
 
-    from goodness.runs import Run
+    from goodness.runs.run import Run
 
 INK = "#444444"
 FINE = 8.5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from goodness.diagnostics.health import convergence
+from goodness.health.of_runs import convergence
 from goodness.paper import measured as of
 from goodness.paper.figures.depth import SEPARATION
 from goodness.paper.figures.sheet import INK, Sheet, colour_of, depth_colour, name_of, paper_figure, shade, zero_line
@@ -15,7 +15,7 @@ from goodness.report.words import listed
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from goodness.runs import Run
+    from goodness.runs.run import Run
 
 MARKED = 30
 """Up to so many epochs a curve has markers."""

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from goodness.measures import attenuation_bounds
+from goodness.health.measures import attenuation_bounds
 from goodness.paper import measured as of
 from goodness.paper.figures.depth import SEPARATION
 from goodness.paper.figures.sheet import Sheet, block_axis, colour_of, name_of, paper_figure, zero_line
 from goodness.report.ink import COLOURS, kept_axis
-from goodness.runs import Run
+from goodness.runs.run import Run
 from goodness.sweep.theory import kept_theory
 
 LEAST = 1e-10
