@@ -11,18 +11,8 @@ import pytest
 ROOT = Path(__file__).parents[1] / "src" / "goodness"
 
 LAYERS = (
-    (
-        "errors",
-        "registry",
-        "durable",
-        "tensor_file",
-        "precision",
-        "compilation",
-        "paths",
-        "draws",
-        "versions",
-        "startup",
-    ),
+    ("errors", "registry", "durable", "tensor_file", "precision", "compilation", "paths", "startup"),
+    ("draws", "step_context", "versions"),
     ("kernels",),
     ("parts",),
     ("nn",),
