@@ -240,7 +240,8 @@ def evaluate(
         raise UserError(f"unknown split '{split}'; choose train, val or test")
     if blocks is not None and run.stage != "s1":
         raise UserError("--blocks is for Stage 1: a readout and a backpropagation control use all blocks")
-    if blocks is not None and not 1 <= blocks <= (most := blocks_of(run)):
+    most = blocks_of(run)
+    if blocks is not None and not 1 <= blocks <= most:
         raise UserError(f"--blocks must lie in 1..{most}, got {blocks}")
     chosen = choose_device(device)
     data = load_data(config, data_dir or _remembered_data_dir(run.path))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from collections.abc import Iterator
@@ -470,7 +471,8 @@ def test_the_goodness_beside_the_aspects_is_that_of_prediction(tta: bool) -> Non
 @pytest.mark.parametrize("at_once", [1, 100])
 def test_routing_is_told_where_there_are_experts(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
     network, rows = experts(experts=6, top_k=2), some_images()
-    monkeypatch.setattr("goodness.health.of_runs.chunk_sizes", lambda network, memory: (at_once, 4))
+    of_runs = importlib.import_module("goodness.health.of_runs")
+    monkeypatch.setattr(of_runs, "chunk_sizes", lambda network, memory: (at_once, 4))
     report = health(network, rows)
     tokens = network.tokens(rows.images.float() / 255)
     for depth, block in enumerate(report["blocks"]):

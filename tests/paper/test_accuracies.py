@@ -10,6 +10,7 @@ import pytest
 from goodness.paper.accuracies import PAPER, Reported
 from goodness.paper.numbers import of_preset, tables
 from goodness.presets import presets
+from tiny_runs import PAPERS_METHOD
 
 
 def test_every_number_belongs_to_a_preset() -> None:
@@ -24,7 +25,7 @@ def test_the_paper_has_a_number_for_every_preset_that_it_names() -> None:
         "demo",
         *(f"{name}-dense" for name in ("gamma0", "lcff", "cp-fair", "gated", "mgc", "mgc-twin", "bp-strong")),
     }
-    assert set(presets) - set(PAPER) == ours
+    assert set(PAPERS_METHOD) - set(PAPER) == ours
 
 
 @pytest.mark.parametrize("name", PAPER)

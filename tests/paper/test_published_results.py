@@ -12,7 +12,8 @@ from goodness.paper.pool import Pool
 from goodness.paper.publish import _read_and_not
 from goodness.paper.suites import paper_tables
 from goodness.paper.writing import write_table
-from goodness.presets import preset, presets
+from goodness.presets import preset
+from tiny_runs import PAPERS_METHOD
 
 ROOT = Path(__file__).parents[2]
 SHORT = ROOT / "results" / "paper-short"
@@ -43,7 +44,7 @@ def test_the_published_tables_and_verdicts_are_those_of_the_published_runs(tmp_p
         assert (tmp_path / name).read_text("utf-8") == (SHORT / name).read_text("utf-8"), name
 
 
-@pytest.mark.parametrize("name", list(presets))
+@pytest.mark.parametrize("name", PAPERS_METHOD)
 def test_with_many_hypotheses_stage_2_learns_slowly(name: str) -> None:
     """results/readout-learning-rates-h200.txt: with a hundred, its loss rose at the rate that ten learn well at."""
     config = preset(name)

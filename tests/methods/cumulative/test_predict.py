@@ -212,7 +212,7 @@ def test_compiled_chunks_are_all_of_one_size_and_give_the_same_goodness(
         return scored(n, x, *more)
 
     monkeypatch.setattr(predict, "block_goodness", noted)
-    monkeypatch.setattr(predict.graphs, "compiled", lambda function, kind: function)
+    monkeypatch.setattr(predict.compilation, "compiled", lambda function, kind: function)
     monkeypatch.setattr(predict, "CHUNK", 4)
     torch.testing.assert_close(goodness_of(network, images, compiled=True), whole, rtol=1e-5, atol=1e-5)
     assert sizes == [(4, True)] * 3  # eleven images, and one again
