@@ -441,7 +441,7 @@ def to_dict(value: Any) -> Any:
     if isinstance(value, Part):
         if "kind" not in vars(type(value)):
             raise ConfigError(
-                f"{type(value).__name__} is not registered: a run could not be read back; see README, 'Your own parts'"
+                f"{type(value).__name__} is not registered: a run could not be read back; see docs/own-parts.md"
             )
         own = {one.name: to_dict(getattr(value, one.name)) for one in dataclasses.fields(value)}
         return {"kind": value.kind, **own}
