@@ -55,11 +55,10 @@ def test_the_example_of_own_parts_runs_from_python_and_as_a_plugin(tmp_path: Pat
     assert config["objective"]["small-energy"] == {"kind": "small-energy", "weight": 0.02}
 
 
-def test_the_short_rule_on_the_front_page_trains(tmp_path: Path) -> None:
-    imports = "from dataclasses import dataclass\n\nimport torch\nimport goodness\n\n\n"
-    (tmp_path / "my_parts.py").write_text(imports + code_block(README, "register_rule"))
-    python(tmp_path, "-m", "goodness", *command(README, "train demo --plugin"), "--epochs", "1", "--out", "run")
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["rule"]["kind"] == "half-life"
+def test_another_method_on_the_front_page_trains_and_is_audited(tmp_path: Path) -> None:
+    python(tmp_path, "-m", "goodness", *command(README, "train demo --method"), "--epochs", "1", "--out", "run")
+    assert json.loads((tmp_path / "run" / "config.json").read_text())["method"]["kind"] == "mono-forward"
+    python(tmp_path, "-m", "goodness", *command(README, "audit"))
 
 
 def test_the_python_example_on_the_front_page_runs(tmp_path: Path) -> None:
