@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from goodness.config import Config
 from goodness.errors import ConfigError
 from goodness.nn.head import AspectGoodness, AspectHead, EnergyGoodness
 from goodness.nn.label import Add, Scale
@@ -99,6 +100,18 @@ def test_label_vectors_start_with_the_spread_asked_for(part: Scale | Add) -> Non
     torch.manual_seed(0)
     vectors = part.build(200, 100).vectors
     assert vectors.std().item() == pytest.approx(part.std, rel=0.02)
+
+
+def test_the_alignment_is_ten_times_the_cosine_by_default() -> None:
+    torch.manual_seed(0)
+    made = Config().model.goodness.build(WIDTH, CLASSES).double()
+    assert isinstance(made, AspectHead)
+    labels = torch.tensor([2, 0, 3])
+    with torch.no_grad():
+        aspects, _, pooled = made(randn(3, 5, WIDTH), labels, {})
+        for align, p, prototype in zip(aspects[:, 0], pooled, made.prototypes[labels]):
+            assert float(align) == pytest.approx(float(10 * p @ prototype / (p.norm() * prototype.norm())), rel=1e-9)
+    assert Config().model.goodness == AspectGoodness() == AspectGoodness(temperature=0.1)
 
 
 def test_a_temperature_that_is_not_positive_is_refused_by_name() -> None:
