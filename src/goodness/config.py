@@ -328,6 +328,10 @@ class Config:
             if self.optim.kind in ("adam", "sgd"):
                 raise ConfigError(f"optim.kind {self.optim.kind} is for other methods; cumulative has adamw and muon")
             return
+        if self.optim.freeze != "none":
+            raise ConfigError(
+                f"optim.freeze is for method cumulative; {self.method.kind} says itself which blocks learn"
+            )
         if self.trainer != "ff":
             raise ConfigError(f"trainer {self.trainer} goes with method cumulative; take --method backprop")
         at_the_papers += [] if isinstance(self.network, Backbone) else ["model"]

@@ -13,11 +13,13 @@ from small_methods import batch, made, small, trainer
 import goodness
 from goodness.api import load_data
 from goodness.config import Config, from_dict, override, to_dict
+from goodness.draws import Draws
 from goodness.health.method_audit import audit_method
-from goodness.methods.base import Method
+from goodness.methods.base import Method, Moment
 from goodness.parts import methods
 from goodness.report.page import write_report
 from goodness.runs.run import Run
+from goodness.step_context import Moment as StepContext
 from goodness.training.loop import Interrupted
 from goodness.training.trainer import Trainer
 from interruptions import Killed, kill_after, stop_after
@@ -92,6 +94,23 @@ def test_the_audit_says_whose_gradients_a_loss_has(name: str) -> None:
     found = audit_method(make, views, labels)
     assert (found.tag, found.edges, found.uses_labels) == (case.tag, case.edges, case.uses_labels)
     assert (found.leaks, found.later, found.readout) == ((), (), case.readout)
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_the_audit_finds_what_is_declared(name: str) -> None:
+    images, labels = batch(20)
+    found = audit_method(lambda: trainer(config_of(name)), images[None], labels)
+    assert (found.leaks, found.undeclared) == ((), ())
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_step_can_be_made_in_bfloat16(name: str) -> None:
+    config, (images, labels) = config_of(name), batch(20)
+    method = made(config)
+    half = Trainer(method, config.optim, config.step, draws=Draws(torch.device("cpu"), 1), dtype=torch.bfloat16)
+    place, moment = StepContext(0, 0, 0, 10, 0.0), Moment(0, 4, 0, 10)
+    said = half.step(images.expand(method.views, *images.shape), labels, place, moment)
+    assert all(bool(values.isfinite().all()) for _, values in filter(None, said))
 
 
 @pytest.mark.parametrize("name", RUNS)

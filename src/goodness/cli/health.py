@@ -169,7 +169,8 @@ def health_command(arguments: list[str]) -> int:
         print_json({**found, "convergence": reached})
     else:
         folder = run.path.parent.name if run.path.name == "run" else run.path.name  # a sweep's runs are all called run
-        name = f"{folder} ({run.config.preset}, {rule_name(run.config.rule)})"
+        kind = rule_name(run.config.rule) if run.config.is_cumulative else run.config.method.kind
+        name = f"{folder} ({run.config.preset}, {kind})"
         try:
             if len(found["blocks"]) != len(found["verdict"]):
                 raise ValueError("it has not a verdict for every block")

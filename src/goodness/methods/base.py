@@ -110,7 +110,7 @@ class Method(nn.Module):
     """Augmented views of a training image; above one, `streams` gets images `[batch, views, ...]`."""
     ledger: ClassVar[tuple[str, ...]] = ()
     """Entries that tell of other blocks' evidence; zeros tell nothing."""
-    later: ClassVar[bool] = False
+    later: bool = False
     """Whether signals of later blocks enter a block's loss."""
     spans: ClassVar[bool] = False
     """Whether the loss compares examples of a batch."""
@@ -120,6 +120,9 @@ class Method(nn.Module):
     """Buffers that `ready` fits; training leaves them as they are."""
 
     weights: Tensor
+    """What every block weighs in a prediction."""
+    prefixes: Tensor
+    """The same `[blocks, blocks]` where only blocks 0..d predict, a row for each d."""
     progress: Tensor
 
     def __init__(
@@ -131,6 +134,7 @@ class Method(nn.Module):
         given = list(parts) if parts is not None else [None] * len(self.blocks)
         self.parts = nn.ModuleList([nn.Module() if one is None else one for one in given])
         self.register_buffer("weights", torch.ones(len(self.blocks)))
+        self.register_buffer("prefixes", torch.ones(len(self.blocks), len(self.blocks)).tril())
         self.register_buffer("progress", torch.zeros(()), persistent=False)
 
     # What a method says.

@@ -33,7 +33,7 @@ class CwC(Method):
 
     def through(self, depth: int, s: Signal) -> Out:
         x, groups = self.blocks[depth](s["x"]), self.groups[depth]
-        goodness = class_groups(x, groups).square().mean(dim=-1)
+        goodness = class_groups(x, groups).float().square().mean(dim=-1)
         return Out({"x": x}, goodness.repeat_interleave(self.classes // groups, dim=1))
 
     def loss(self, depth: int, s: Signal, out: Out) -> Tensor:

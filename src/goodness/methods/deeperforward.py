@@ -54,7 +54,7 @@ class DeeperForward(Method):
         elif joins == "concat":  # group by group, so that they stay those of the classes
             x = torch.cat([one.unflatten(1, (self.classes, -1)) for one in (x, s["side"])], dim=2).flatten(1, 2)
         side = {"side": F.avg_pool2d(x, 2, ceil_mode=True) if halves else x} if keeps else {}
-        return Out({"x": x, **side}, class_groups(h, self.classes).mean(dim=-1))
+        return Out({"x": x, **side}, class_groups(h, self.classes).float().mean(dim=-1))
 
     def loss(self, depth: int, s: Signal, out: Out) -> Tensor:
         assert out.speaks is not None

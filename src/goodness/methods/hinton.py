@@ -56,8 +56,9 @@ class Hinton(LabelInput):
         else:
             size = s["x"].square().mean(-1, keepdim=True).sqrt() + self.settings.eps
             h = along(self.blocks[depth], s["x"] / size)
-        goodness = h.square().sum(-1) if self.settings.goodness == "sum" else h.square().mean(-1)
-        return Out({"x": h}, goodness, {"right": h[:, 0]})
+        squares = h.float().square()
+        goodness = squares.sum(-1) if self.settings.goodness == "sum" else squares.mean(-1)
+        return Out({"x": h}, goodness, {"right": h[:, 0].float()})
 
     def loss(self, depth: int, s: Signal, out: Out) -> Tensor:
         units = out.on["x"].shape[-1] if self.settings.goodness == "sum" else 1

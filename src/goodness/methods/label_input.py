@@ -45,6 +45,7 @@ class LabelInput(Method):
     ) -> None:
         super().__init__(blocks, classes, parts)
         self.over_pixels, self.hard = settings.label == "first-pixels", settings.wrong == "hard"
+        self.later = self.hard  # all blocks of the teacher choose the wrong label
 
     def present(self, images: Tensor, asked: Tensor) -> Signal:
         pixels = images.flatten(1)[:, self.classes if self.over_pixels else 0 :]
@@ -96,6 +97,7 @@ class _LinearBehindLabels(torch.autograd.Function):
 
 def likely_wrong_labels(uniforms: Tensor, labels: Tensor, scores: Tensor) -> Tensor:
     """A wrong label each `[batch, 1]`, by the softmax of `scores [batch, classes]` over the wrong ones."""
-    shares = scores.float().scatter(1, labels.unsqueeze(1), -torch.inf).softmax(dim=1).cumsum(dim=1)
+    shares = scores.float().scatter(1, labels.unsqueeze(1), -torch.inf).softmax(dim=1)
+    shares = shares @ torch.ones_like(shares[:1]).expand(shares.shape[1], -1).triu()  # a cumulative sum, deterministic
     at_most = shares[:, -1:] * (1 - 2**-24)  # a draw may round up to the whole
     return (shares <= torch.minimum(uniforms * shares[:, -1:], at_most)).sum(dim=1, keepdim=True)

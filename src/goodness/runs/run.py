@@ -177,10 +177,7 @@ class Run:
         if blocks is not None and not 1 <= blocks <= len(method.blocks):
             raise UserError(f"blocks must lie in 1..{len(method.blocks)}, got {blocks}")
         weights, evidence = method.weights.cpu(), evidence_of(method, images, tta=tta)
-        if blocks is not None:  # as the method decides without validation images
-            nothing = torch.zeros(blocks, 0, method.classes), torch.zeros(0, dtype=torch.long)
-            weights, evidence = method.decide(*nothing), evidence[:blocks]
-        return combined(evidence, weights)
+        return combined(evidence, weights if blocks is None else method.prefixes[blocks - 1].cpu())
 
     def _weights(self, weights: str | None) -> tuple[dict[str, Tensor], dict[str, Any]]:
         name: str = weights or self.result["reported"]["weights"]

@@ -111,20 +111,19 @@ class LocalLearning(Loop):
         if overrides(method, "ready"):
             with autocast(self.device, self.dtype):
                 method.ready(self._training_images())
-        method.weights.copy_(Uses.on(method, self._of_validation()).all)
+        self.validation = self._of_validation()
+        uses = Uses.on(method, self.validation)
+        method.weights.copy_(uses.all)
+        method.prefixes.copy_(torch.stack(uses.first))
 
     def weights_taken(self) -> None:
         self.uses = Uses.on(self.evaluated(), self._of_validation())
 
     def assess(self, split: str) -> dict[str, Any]:
         part = self.data.split(split)
-        readings, labels = self.readings(part.images), part.labels.cpu()
-        scores = combined(readings, self.evaluated().weights.cpu())
-        found = {
-            **assess(
-                readings, labels, plain_settings(self.config, len(self.method.blocks)), split, progress=self.progress()
-            )
-        }
+        readings = self.validation[0] if split == "val" else self.readings(part.images)
+        labels, scores = part.labels.cpu(), combined(readings, self.evaluated().weights.cpu())
+        found = assess(readings, labels, self.plain, split, progress=self.progress())
         found["accuracy"] = top_k_accuracy(scores, labels)
         if "top5" in found:
             found["top5"] = top_k_accuracy(scores, labels, 5)
@@ -139,9 +138,7 @@ class LocalLearning(Loop):
     def examine(self, readings: Tensor, part: Split, split: str) -> tuple[Tensor, list[dict[str, Any]], Any]:
         labels, first = part.labels.cpu(), self.uses.first
         rows = [accuracy_row(combined(readings, weights), labels, used) for used, weights in enumerate(first, 1)]
-        health = assess(readings, labels, plain_settings(self.config, len(self.method.blocks)), split, progress=1.0)[
-            "blocks"
-        ]
+        health = assess(readings, labels, self.plain, split, progress=1.0)["blocks"]
         return combined(readings, self.uses.all), rows, health
 
     def predictions(self, readings: Tensor) -> dict[str, Tensor]:

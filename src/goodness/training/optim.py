@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim import AdamW
 
 from goodness.config import Optim
+from goodness.errors import ConfigError
 from goodness.nn.network import Network
 from goodness.training.muon import Muon
 
@@ -75,6 +76,8 @@ def unit_optimiser(groups: list[dict[str, Any]], config: Optim) -> torch.optim.O
     Only matrices and filters decay. Muon takes those of groups that say `"muon": True`.
     """
     if config.kind == "muon":
+        if any(group.get("rate", 1.0) != 1.0 or "weight_decay" in group for group in groups):
+            raise ConfigError("this method sets rates or weight decay by parameter group, which muon does not have")
         inner = [one for group in groups if group.get("muon") for one in group["params"] if one.dim() >= 2]
         chosen = set(map(id, inner))
         others = [one for group in groups for one in group["params"] if id(one) not in chosen]

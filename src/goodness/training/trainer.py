@@ -93,6 +93,7 @@ class Trainer:
         }
         self._pass = unit_pass if kind is None else compiled(unit_pass, kind)
         self._step: Step | None = None
+        self._waiting: list[int] = []
 
     # One step, top to bottom.
 
@@ -106,11 +107,13 @@ class Trainer:
         rate = learning_rate(place.total_step, place.total_steps, optim.lr, optim.warmup, optim.schedule)
         for unit, factor in zip(plan.units, plan.rates or [1.0] * len(plan.units)):
             set_learning_rate(self.optimiser(unit), rate * factor)
-            for depth in unit:
-                share = 1 - average_decay(self.ages[depth], optim.ema)
-                self.aim((depth, "weights"), share)
-                self.aim((depth, "statistics"), 1.0 if self.ages[depth] < SETTLING else share)
-                self.ages[depth] += 1
+        learning = {depth for unit in plan.units for depth in unit}
+        self._waiting = [depth for depth, age in enumerate(self.ages) if age and depth not in learning]
+        for depth in (*learning, *self._waiting):  # averages also follow blocks that have ceased to learn
+            share = 1 - average_decay(self.ages[depth], optim.ema)
+            self.aim((depth, "weights"), share)
+            self.aim((depth, "statistics"), 1.0 if self.ages[depth] < SETTLING else share)
+            self.ages[depth] += 1
         for module in (self.method, *([self.teacher] if self.is_averaged else [])):
             module.progress.fill_(place.total_step / place.total_steps)
         return plan
@@ -132,6 +135,7 @@ class Trainer:
             signal = turn.handed
         if waiting:
             self.learn(waiting, place, said)
+        self.follow(tuple(self._waiting))
         self.copy_buffers()
         return said
 
@@ -144,7 +148,7 @@ class Trainer:
 
         self._step = Step(draw, self.teacher, plan.told)
         images = views[0] if self.method.views == 1 else views.transpose(0, 1)
-        with autocast(self.device, self.dtype), self.running_kept(self.method.later):
+        with autocast(self.device, self.dtype), buffers_kept(self._running if self.method.later else []):
             signal = self.method.streams(images, labels, self._step)
         return {"labels": labels, **signal}
 
@@ -191,7 +195,7 @@ class Trainer:
         for turn, norm in zip(turns, norms):
             put_back.append(perturb(self.parameters(turn.unit), norm, self.optim.sam))
             self.optimisers[turn.unit].zero_grad(set_to_none=True)
-        with self.running_kept(True):  # until after the backward: a graph may hold a running statistic
+        with buffers_kept(self._running):  # until after the backward: a graph may hold a running statistic
             for turn in turns:
                 self.look(turn, place)
             norms = self.gradients(turns)
@@ -250,9 +254,11 @@ class Trainer:
         """What the method adds for a block, once a step; later blocks of a unit see what earlier ones give."""
         if depth in turn.notes or self._step is None:
             return
-        with torch.no_grad():
+        scouted = turn.unit[: turn.unit.index(depth)]
+        modules = [module[before] for before in scouted for module in (self.method.blocks, self.method.parts)]
+        with torch.no_grad(), buffers_kept([one for module in modules for one in module.buffers()]):
             signal = turn.entered
-            for before in turn.unit[: turn.unit.index(depth)]:
+            for before in scouted:
                 signal = {**signal, **turn.notes[before]}
                 signal = {**signal, **self.method.through(before, signal).on}
             turn.notes[depth] = self.method.prepare(depth, signal, self._step)
@@ -261,27 +267,17 @@ class Trainer:
     def frozen(self, turn: Turn, again: bool) -> Iterator[None]:
         """Blocks that only hand on are in evaluation mode, and looking again moves no running statistic."""
         if turn.learns:
-            with self.running_kept(again):
+            with buffers_kept(self._running if again else []):
                 yield
             return
-        for depth in turn.unit:
-            self.method.blocks[depth].eval()
+        resting = [module[depth] for depth in turn.unit for module in (self.method.blocks, self.method.parts)]
+        for module in resting:
+            module.eval()
         try:
             yield
         finally:
-            for depth in turn.unit:
-                self.method.blocks[depth].train()
-
-    @contextlib.contextmanager
-    def running_kept(self, kept: bool) -> Iterator[None]:
-        """Within, running statistics may move; afterwards they are as they were."""
-        before = [one.clone() for one in self._running] if kept else []
-        try:
-            yield
-        finally:
-            with torch.no_grad():
-                for one, value in zip(self._running if kept else [], before):
-                    one.copy_(value)
+            for module in resting:
+                module.train()
 
     def optimiser(self, unit: Unit) -> torch.optim.Optimizer:
         """A unit's own; made when it first learns, never within a recording."""
@@ -320,8 +316,20 @@ class Trainer:
 SETTLING = 50
 """Steps of a block over which the teacher takes its running statistics as they are: they start at 0 and 1, and an
 average would remember that."""
-STATE = ("weights", "progress")
+STATE = ("weights", "prefixes", "progress")
 """Buffers of a method that are the trainer's to set; with those that the method fits, the teacher's own."""
+
+
+@contextlib.contextmanager
+def buffers_kept(buffers: list[Tensor]) -> Iterator[None]:
+    """Within, running statistics may move; afterwards they are as they were."""
+    before = [one.clone() for one in buffers]
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for one, value in zip(buffers, before):
+                one.copy_(value)
 
 
 def unit_pass(
