@@ -251,6 +251,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         {**CNN, "model.width": 12, "model.stem.channels": 12, "model.stem.patch": 3},
         {
             "model.width": {"model.width": 20},
+            "model.token_norm": "unit",
             "model.stem.channels": {"model.stem.channels": 8},
             "model.stem.patch": {"model.stem.patch": None},
         },
@@ -260,6 +261,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         {"model.stem.channels": {"model.stem.channels": 8}, "model.stem.patch": {"model.stem.patch": None}},
     ),
     "tokens of another stem": ({"model.stem.tokens": 3}, {"model.stem.tokens": {"model.stem.tokens": 8}}),
+            "model.token_norm": {"model.token_norm": "quarter"},
     "stages beyond the blocks": (
         {**CNN, "model.blocks": 2, "model.width": 256, "model.stem.channels": 384, "model.stem.patch": None},
         {"model.block.channels[2]": {"model.block.channels": (4, 6, 99)}},

@@ -42,7 +42,7 @@ from goodness.parts import (
 
 C = TypeVar("C")
 
-FORMAT = 6
+FORMAT = 7
 """Of config.json. Goes up when a field is added; its default must then mean what older runs did."""
 
 
@@ -75,6 +75,8 @@ class Model:
     """What tokens pass through on their way to the next block; triangle subtracts a token's mean before the ReLU."""
     normalise: bool = True
     """Whether tokens are scaled to one norm on their way to the next block."""
+    token_norm: Literal["quarter", "unit"] = "quarter"
+    """That norm: width^(1/4), or 1."""
     warm_start: bool = False
     """Whether all blocks begin with the first block's initial weights."""
     stem: Stem = field(default_factory=Stem)
