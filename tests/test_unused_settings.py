@@ -21,7 +21,7 @@ from goodness.api import load_data
 from goodness.config import Config, Readout, override
 from goodness.durable import write_json
 from goodness.methods.cumulative.collaboration import Constant, Gated, Progressive, Ramp
-from goodness.methods.cumulative.negatives import Online, Random, Teacher
+from goodness.methods.cumulative.negatives import Online, Prefix, Random, Teacher
 from goodness.methods.cumulative.supcon import SupCon
 from goodness.methods.cumulative.terms import Aspects, Block, Current
 from goodness.nn.hybrid import Hybrid
@@ -227,10 +227,31 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         {"optim.ema": 0.0, "negatives": Teacher(k_first=2, k_last=2)},
         {"negatives": {"negatives": Online(k_first=2, k_last=2)}},
     ),
+    "a prefix of one block": (
+        {**ONE_BLOCK, "negatives": Prefix(k_first=2, k_last=2)},
+        {"negatives": {"negatives": Teacher(k_first=2, k_last=2)}},
+    ),
+    "a prefix under a label that is kept": (
+        {"negatives": Prefix(k_first=2, k_last=2, once=True)},
+        {"negatives": {"negatives": Teacher(k_first=2, k_last=2, once=True)}},
+    ),
+    "a prefix that all views share": (
+        {"augment": "none", "negatives": Prefix(k_first=2, k_last=2, mine_on="pos")},
+        {"negatives.mine_on": {"negatives.mine_on": "nl"}},
+    ),
+    "no dead aspect to mask": (
+        {"model.goodness.mask_dead": True},
+        {"model.goodness.mask_dead": {"model.goodness.mask_dead": False}},
+    ),
+    "a norm of tokens that keep their own": (
+        {"model.normalise": False, "model.token_norm": "unit"},
+        {"model.token_norm": {"model.token_norm": "quarter"}},
+    ),
     "nothing between one block": (
         {
             **ONE_BLOCK,
             "model.activation": "triangle",
+            "model.token_norm": "unit",
             "model.normalise": False,
             "model.label_at": "first",
             "model.warm_start": True,
@@ -240,6 +261,7 @@ CASES: dict[str, tuple[Mapping[str, Any], Mapping[str, Any]]] = {
         },
         {
             "model.activation": {"model.activation": "none"},
+            "model.token_norm": {"model.token_norm": "quarter"},
             "model.normalise": {"model.normalise": True},
             "model.label_at": {"model.label_at": "every"},
             "model.warm_start": {"model.warm_start": False},

@@ -16,7 +16,7 @@ from goodness.errors import ConfigError, UnknownName, nearest
 from goodness.methods.cumulative.choice import Choice  # noqa: F401  (registers the term)
 from goodness.methods.cumulative.collaboration import Constant, Gated
 from goodness.methods.cumulative.extra_terms import Diversity  # noqa: F401  (registers its terms)
-from goodness.methods.cumulative.negatives import Teacher
+from goodness.methods.cumulative.negatives import Teacher, keeps_prefix
 from goodness.methods.cumulative.part import CumulativePart
 from goodness.methods.cumulative.routing import Balance  # noqa: F401  (registers its terms)
 from goodness.methods.cumulative.supcon import SupCon  # noqa: F401  (registers the term)
@@ -42,7 +42,7 @@ from goodness.parts import (
 
 C = TypeVar("C")
 
-FORMAT = 6
+FORMAT = 7
 """Of config.json. Goes up when a field is added; its default must then mean what older runs did."""
 
 
@@ -75,6 +75,8 @@ class Model:
     """What tokens pass through on their way to the next block; triangle subtracts a token's mean before the ReLU."""
     normalise: bool = True
     """Whether tokens are scaled to one norm on their way to the next block."""
+    token_norm: Literal["quarter", "unit"] = "quarter"
+    """That norm: width^(1/4), or 1."""
     warm_start: bool = False
     """Whether all blocks begin with the first block's initial weights."""
     stem: Stem = field(default_factory=Stem)
@@ -305,6 +307,13 @@ class Config:
                 f"model.label '{self.model.label.kind}' stays out of the tokens, so blocks after the first would see "
                 "none at all: leave model.label_at at every"
             )
+        if keeps_prefix(self.negatives) and self.model.label.is_late:
+            raise ConfigError(
+                f"model.label '{self.model.label.kind}' stays out of the tokens, so there is no prefix under a label: "
+                "use --negatives teacher, which mines the same"
+            )
+        if keeps_prefix(self.negatives) and self.step.handoff == "after_update":
+            raise ConfigError("negatives 'prefix' mines before any block's update: leave step.handoff at before_update")
         self.model.block.check_model(self.model)
         for term in self.objective.values():
             term.check()

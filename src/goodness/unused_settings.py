@@ -105,7 +105,7 @@ def _in_shape(config: Config) -> Iterator[Fact]:
 
 def _in_backprop(config: Config) -> Iterator[Fact]:
     why = "backpropagation trains the backbone alone, without labels, goodness and local losses"
-    of_model = ("label", "label_at", "goodness", "activation", "normalise", "warm_start")
+    of_model = ("label", "label_at", "goodness", "activation", "normalise", "token_norm", "warm_start")
     for name in ("rule", "negatives", "beta", "eta", "views", "history", *(f"model.{one}" for one in of_model)):
         yield Fact(name, why)
     for name in ("optim.sam", "optim.freeze", "step.mode", "step.handoff"):
@@ -135,9 +135,12 @@ def _in_forward_forward(config: Config, classes: int | None) -> Iterator[Fact]:
     if blocks == 1:
         handed = "the one block hands nothing on"
         alone = "there is one block"
-        yield from (Fact(name, handed) for name in ("model.activation", "model.normalise", "step.handoff"))
+        yield from (Fact(f"model.{name}", handed) for name in ("activation", "normalise", "token_norm"))
+        yield Fact("step.handoff", handed)
         yield from (Fact(name, alone) for name in ("model.label_at", "model.warm_start", "optim.freeze"))
     else:
+        if not model.normalise:
+            yield Fact("model.token_norm", "tokens are handed on without normalisation (model.normalise)")
         if model.block.ends_in_relu and model.activation == "none":
             yield Fact("model.activation", "the tokens have been through the stage's own ReLU", "is the same as relu")
         if _nothing_fits_the_first_block(config):

@@ -18,7 +18,7 @@ from goodness.errors import RunError
 from goodness.health import stream
 from goodness.health.stream import along_the_stream, meets_two_labels
 from goodness.methods.cumulative.evidence import goodness_of
-from goodness.methods.cumulative.negatives import Online, Random, Teacher
+from goodness.methods.cumulative.negatives import Online, Prefix, Random, Teacher
 from goodness.nn.hybrid import Hybrid
 from goodness.nn.network import Network
 from goodness.parts import NegativesPart
@@ -102,6 +102,19 @@ def test_a_label_that_is_kept_separates_as_in_prediction() -> None:
     kept = scores.gather(2, worst[None, :, None].expand(3, -1, 1)).squeeze(2)
     found = along_the_stream(made, rows, config, split="test")["blocks"]
     assert [one["sep_stream"] for one in found] == pytest.approx((right - kept).mean(dim=1).tolist(), abs=1e-4)
+
+
+def test_a_label_from_the_first_block_on_is_mined_as_prediction_scores_it() -> None:
+    made, rows = network(), images()
+    config = Config(model=MODEL, negatives=Prefix(k_first=200, k_last=200))
+    scores = goodness_of(made, rows.images).double()
+    right = scores.gather(2, rows.labels[None, :, None].expand(3, -1, 1)).squeeze(2)
+    worst = scores.scatter(2, rows.labels[None, :, None].expand(3, -1, 1), -torch.inf).amax(dim=2)
+    found = along_the_stream(made, rows, config, split="test")
+    assert [one["sep_stream"] for one in found["blocks"]] == pytest.approx(
+        (right - worst).mean(dim=1).tolist(), abs=1e-4
+    )
+    assert not found["meets_two_labels"]
 
 
 def test_late_labels_meet_no_other_label() -> None:

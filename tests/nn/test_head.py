@@ -62,6 +62,23 @@ def test_the_sharpness_is_zero_but_keeps_its_place_in_the_softmax(head: AspectHe
     assert fresh.weights().tolist() == [0.25] * 4
 
 
+def test_a_masked_dead_aspect_leaves_the_softmax_to_the_others(head: AspectHead) -> None:
+    masked = AspectGoodness(temperature=0.3, mask_dead=True).build(WIDTH, CLASSES).double()
+    masked.load_state_dict(head.state_dict())
+    tokens, labels = randn(3, 5, WIDTH), torch.tensor([2, 0, 3])
+    raw = [math.exp(v) for v in (0.5, -1.0, 0.1)]
+    align, energy, learned = (v / sum(raw) for v in raw)
+    assert masked.weights().tolist() == pytest.approx([align, energy, 0.0, learned])
+    aspects, goodness, _ = masked(tokens, labels, {})
+    torch.testing.assert_close(aspects, head(tokens, labels, {})[0])
+    torch.testing.assert_close(goodness, align * aspects[:, 0] + energy * aspects[:, 1] + learned * aspects[:, 3])
+    goodness.sum().backward()
+    assert float(masked.alpha_raw.grad[2]) == 0
+    assert bool(masked.alpha_raw.grad.isfinite().all())
+    masked.expect(("sharpness",))  # alive with memory
+    torch.testing.assert_close(masked.weights(), head.weights())
+
+
 def test_the_head_keeps_float64(head: AspectHead) -> None:
     """A float64 test of a block is one: nothing on the way rounds to float32."""
     aspects, goodness, pooled = head(randn(3, 5, WIDTH), torch.tensor([2, 0, 3]), {})

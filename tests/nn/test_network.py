@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Literal
 
 import pytest
 import torch
@@ -188,6 +189,13 @@ def test_handing_on_can_leave_out_the_relu_the_norm_or_both() -> None:
     torch.testing.assert_close(signed, tokens / tokens.norm(dim=-1, keepdim=True) * 2)
     dead = hand_on(-torch.ones(1, 1, 16), activation="relu", normalise=True)
     assert not dead.any()  # zero, not NaN
+
+
+@pytest.mark.parametrize(("token_norm", "norm"), [("quarter", 2.0), ("unit", 1.0)])
+def test_a_network_hands_tokens_on_at_its_norm(token_norm: Literal["quarter", "unit"], norm: float) -> None:
+    network = Network(dataclasses.replace(TINY, token_norm=token_norm), (1, 8, 8), 5)
+    given = network.hand_on(torch.randn(2, 5, 16))
+    assert given.norm(dim=-1).flatten().tolist() == pytest.approx([norm] * 10)
 
 
 @pytest.mark.parametrize("factor", [0.01, 100.0])

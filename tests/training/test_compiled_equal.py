@@ -53,6 +53,25 @@ def test_a_compiled_step_has_the_measures_and_gradients_of_a_plain_one() -> None
         torch.testing.assert_close(fast_gradients[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
 
 
+def test_compiled_mining_of_prefixes_chooses_what_the_blocks_score_highest() -> None:
+    draws = torch.Generator().manual_seed(1)
+    views, labels = torch.rand(3, BATCH, 3, 8, 8, generator=draws), torch.arange(BATCH) % CLASSES
+    found: list[tuple[Tensor, Tensor]] = []
+    for compiled in ("off", "on"):
+        torch._dynamo.reset()
+        changes = {"step.compile": compiled, "negatives": "prefix", "objective.supcon": None}
+        config = shrunk("gamma0-dense", changes)
+        torch.manual_seed(0)
+        stepper = Stepper(Network(config.model, (3, 8, 8), CLASSES, terms=config.objective), config)
+        with torch.no_grad():
+            stem, _ = stepper.start(views, labels, NOW)
+            streams = stepper.prefixed(stem, labels, NOW)
+        found.append((torch.stack([one.labels for one in streams]), streams[1].tokens))
+    (plain, plain_tokens), (fast, fast_tokens) = found
+    assert fast.tolist() == plain.tolist()
+    torch.testing.assert_close(fast_tokens, plain_tokens, rtol=1e-5, atol=1e-5)
+
+
 def test_compiled_prediction_is_the_loop_over_labels(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("goodness.methods.cumulative.evidence.CHUNK", 4)
     network = stepper_of("off").network.eval()

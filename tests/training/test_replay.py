@@ -57,6 +57,7 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {
     "late supcon": ("gamma0-dense", {"objective.supcon.late": 0.1, "objective.supcon.temperature_last": 0.1}),
     "backprop": ("gamma0-dense", {"trainer": "backprop"}),
     "sprint": ("sprint", {}),
+    "prefix, dead aspects masked": ("gamma0-dense", {"negatives": "prefix", "model.goodness.mask_dead": True}),
     "backprop by Muon": ("gamma0-dense", {"trainer": "backprop", "optim.kind": "muon"}),
 }
 
@@ -90,11 +91,15 @@ def test_learning_to_read_from_tensors_changes_nothing_but_the_last_digits(tmp_p
             assert block["loss"] == pytest.approx(other["loss"], rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    "changes", [{}, {"negatives": "prefix", "model.token_norm": "unit", "model.goodness.mask_dead": True}], ids=str
+)
 def test_a_replayed_run_that_is_stopped_and_resumed_ends_in_the_same_bits(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(replay, "WARM_STEPS", 1)
-    whole, _ = trained("gamma0-dense", SHORT, tmp_path / "whole")
+    changes = {**SHORT, **changes}
+    whole, _ = trained("gamma0-dense", changes, tmp_path / "whole")
 
     class Kill(Exception):
         pass
@@ -104,7 +109,7 @@ def test_a_replayed_run_that_is_stopped_and_resumed_ends_in_the_same_bits(
             raise Kill
 
     with pytest.raises(Kill):
-        goodness.train(shrunk("gamma0-dense", SHORT), out=tmp_path / "run", device="cpu", listen=kill)
+        goodness.train(shrunk("gamma0-dense", changes), out=tmp_path / "run", device="cpu", listen=kill)
     goodness.resume(tmp_path / "run", device="cpu")
     assert what_a_run_leaves(tmp_path / "run") == whole
 

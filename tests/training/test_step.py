@@ -79,6 +79,11 @@ CASES: dict[str, tuple[str, dict[str, Any]]] = {name: (name, {}) for name in OF_
     "fading history under a gate": ("gated-dense", {"history": "decay", "objective.supcon": None}),
     "one wrong label for all blocks": ("lcff-dense", {"negatives.once": True, "objective.recon": None}),
     "mining on the positive": ("lcff-dense", {"negatives.mine_on": "pos", "objective.supcon.label_free": True}),
+    "prefix mining": ("lcff-dense", {"negatives": "prefix", "model.token_norm": "unit"}),
+    "prefix mining, SAM, a gate, dead aspects masked": (
+        "gated-dense",
+        {"negatives": "prefix", "negatives.count": 2, "optim.sam": 0.05, "model.goodness.mask_dead": True},
+    ),
     "label at the first block, tokens as they are": (
         "mgc-dense",
         {"model.label_at": "first", "model.label": "add", "model.activation": "none", "model.normalise": False},

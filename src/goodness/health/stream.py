@@ -18,9 +18,8 @@ from goodness.data.images import Split
 from goodness.draws import uniforms
 from goodness.health.block_health import evenly, require_finite
 from goodness.methods.cumulative.evidence import chunk_sizes
-from goodness.methods.cumulative.negatives import Mined, Mining, Score
-from goodness.methods.cumulative.passes import score_block
-from goodness.nn.block import FFBlock
+from goodness.methods.cumulative.negatives import Mined, Mining, Score, keeps_prefix
+from goodness.methods.cumulative.passes import pass_block, score_block
 from goodness.nn.network import Network
 from goodness.precision import autocast
 
@@ -32,7 +31,11 @@ def meets_two_labels(network: Network, config: Config) -> bool:
     """Whether a block's own wrong label may be another than that in its tokens."""
     blocks = [network.block(depth) for depth in range(len(network.blocks))]
     is_early = not all(block.is_late for block in blocks)
-    return len(blocks) > 1 and network.classes > 2 and is_early and not config.negatives.once
+    return len(blocks) > 1 and network.classes > 2 and is_early and not _keeps_one_label(config)
+
+
+def _keeps_one_label(config: Config) -> bool:
+    return config.negatives.once or keeps_prefix(config.negatives)
 
 
 @torch.no_grad()
@@ -87,13 +90,14 @@ def _goodness(
 ) -> Tensor:
     """Goodness `[2, blocks, n]` of both streams: under the right label, and under the wrong one of each block."""
     negatives, every = config.negatives, torch.arange(network.classes, device=labels.device)
-    right_tokens = wrong_tokens = network.tokens(images)
+    right_tokens = wrong_tokens = stem = network.tokens(images)
+    is_prefixed = keeps_prefix(negatives)
     wrong, found = labels, list[Tensor]()
     for depth, numbers in enumerate(drawn):
         block = network.block(depth)
         if depth == 0 or not negatives.once:
             mined_on = right_tokens if isinstance(negatives, Mined) and negatives.mine_on == "pos" else wrong_tokens
-            score = _scorer(block, mined_on, every, at_once)
+            score = _scorer(network, depth, stem if is_prefixed else mined_on, every, at_once, is_prefixed)
             mining = Mining(
                 labels=labels,
                 classes=network.classes,
@@ -106,17 +110,32 @@ def _goodness(
                 fixed_shapes=False,
             )
             wrong = negatives.choose(mining)[: len(labels)]
+            if is_prefixed:
+                wrong_tokens = _passed(network, depth, stem, wrong)
         for_right, for_wrong = block(right_tokens, labels), block(wrong_tokens, wrong)
         found.append(torch.stack([for_right.goodness, for_wrong.goodness]))
         right_tokens, wrong_tokens = network.hand_on(for_right.tokens), network.hand_on(for_wrong.tokens)
     return torch.stack(found, dim=1)
 
 
-def _scorer(block: FFBlock, tokens: Tensor, every: Tensor, at_once: int) -> Score:
-    """Candidates under a block, so many in one pass as fit."""
+def _passed(network: Network, depth: int, tokens: Tensor, labels: Tensor) -> Tensor:
+    """Stem tokens through the blocks before `depth`."""
+    for before in range(depth):
+        tokens = pass_block(network, network.block(before), tokens, labels)
+    return tokens
+
+
+def _scorer(network: Network, depth: int, tokens: Tensor, every: Tensor, at_once: int, is_prefixed: bool) -> Score:
+    """Candidates under a block, so many in one pass as fit; behind the earlier blocks under them, if prefixed."""
+    block = network.block(depth)
+
+    def one_pass(rows: Tensor, labels: Tensor) -> Tensor:
+        if is_prefixed:
+            return block(_passed(network, depth, tokens[rows], labels), labels).goodness
+        return score_block(block, tokens, rows, labels, every)
 
     def score(rows: Tensor, candidates: Tensor) -> Tensor:
         pieces = zip(rows.split(at_once), candidates.split(at_once))
-        return torch.cat([score_block(block, tokens, some, labels, every) for some, labels in pieces])
+        return torch.cat([one_pass(some, labels) for some, labels in pieces])
 
     return score

@@ -113,8 +113,8 @@ class FFBlock(nn.Module):
         return result if isinstance(result, tuple) else (result, {})
 
 
-def hand_on(tokens: Tensor, activation: str, normalise: bool) -> Tensor:
-    """What the next block receives: detached, through the activation, each token scaled to norm width^(1/4).
+def hand_on(tokens: Tensor, activation: str, normalise: bool, token_norm: str = "quarter") -> Tensor:
+    """What the next block receives: detached, through the activation, each token scaled to norm width^(1/4) or 1.
 
     The norm is taken away so that a block cannot read the earlier blocks' energy off its input. Where nothing changes,
     it is a copy: a compiled graph that gives the tokens and an alias of them may lay one of the two out wrongly.
@@ -122,15 +122,20 @@ def hand_on(tokens: Tensor, activation: str, normalise: bool) -> Tensor:
     tokens = tokens.detach()
     if activation == "none" and not normalise:
         return tokens.clone()
-    return between_blocks(tokens, activation, normalise)
+    return between_blocks(tokens, activation, normalise, token_norm)
 
 
-def between_blocks(tokens: Tensor, activation: str, normalise: bool) -> Tensor:
+def between_blocks(tokens: Tensor, activation: str, normalise: bool, token_norm: str = "quarter") -> Tensor:
     """The activation and normalisation on the way from one block to the next."""
     if activation == "relu":
         tokens = F.relu(tokens)
     elif activation == "triangle":  # only what stands out among a token's own features
         tokens = F.relu(tokens - tokens.mean(dim=-1, keepdim=True))
     if normalise:
-        tokens = F.normalize(widen(tokens), dim=-1, eps=1e-6).to(tokens.dtype) * tokens.shape[-1] ** 0.25
+        tokens = F.normalize(widen(tokens), dim=-1, eps=1e-6).to(tokens.dtype) * norm_of(token_norm, tokens.shape[-1])
     return tokens
+
+
+def norm_of(token_norm: str, width: int) -> float:
+    """The L2 norm of a token that is handed on: 1 or width^(1/4)."""
+    return 1.0 if token_norm == "unit" else width**0.25

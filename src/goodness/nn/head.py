@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from goodness.errors import ConfigError
 from goodness.nn.attention import NORM_EPSILON, AttentionPool, RMSNorm, widen
 from goodness.nn.block import GoodnessHead, Notes
-from goodness.parts import GoodnessPart, register_goodness
+from goodness.parts import Fact, GoodnessPart, register_goodness
 
 if TYPE_CHECKING:
     from goodness.config import Config
@@ -25,13 +25,19 @@ class AspectGoodness(GoodnessPart):
 
     temperature: float = 0.1
     """Divides the cosine between the pooled tokens and the label's prototype."""
+    mask_dead: bool = False
+    """Whether the softmax over the aspects leaves out those that are always zero."""
 
     def check(self) -> None:
         if self.temperature <= 0:
             raise ConfigError(f"model.goodness.temperature must be positive, got {self.temperature}")
 
     def build(self, width: int, classes: int) -> GoodnessHead:
-        return AspectHead(width, classes, self.temperature)
+        return AspectHead(width, classes, self.temperature, self.mask_dead)
+
+    def idle(self, config: Config) -> list[tuple[str, str] | Fact]:
+        is_alive = getattr(config.model.block, "memory", 0) > 0
+        return [("mask_dead", "with memory (model.block.memory) no aspect is dead")] if is_alive else []
 
     def why_zero(self, aspect: str, config: Config) -> str:
         if aspect != "sharpness":
@@ -42,25 +48,31 @@ class AspectGoodness(GoodnessPart):
 
 
 class AspectHead(GoodnessHead):
-    """g = sum_a softmax(alpha_raw)_a g_a. Without memory the sharpness is zero but keeps its place in the softmax."""
+    """g = sum_a softmax(alpha_raw)_a g_a. Without memory the sharpness is zero but keeps its place in the softmax,
+    unless `mask_dead`."""
 
     names = ("align", "energy", "sharpness", "learned")
+    dead: Tensor
 
-    def __init__(self, width: int, classes: int, temperature: float) -> None:
+    def __init__(self, width: int, classes: int, temperature: float, mask_dead: bool = False) -> None:
         super().__init__()
         self.temperature = temperature
+        self.mask_dead = mask_dead
         self.pool = AttentionPool(width)
         self.prototypes = nn.Parameter(torch.randn(classes, width) * width**-0.5)
         self.learned = nn.Sequential(RMSNorm(width), nn.Linear(width, width), nn.GELU(), nn.Linear(width, 1))
         self.alpha_raw = nn.Parameter(torch.zeros(4))
-        self.active = (True, True, False, True)
+        self.expect(())
 
     def expect(self, notes: tuple[str, ...]) -> None:
         self.active = (True, True, "sharpness" in notes, True)
+        if self.mask_dead:  # a buffer: a recorded step may not copy a mask to the device
+            self.register_buffer("dead", ~torch.tensor(self.active), persistent=False)
 
     def weights(self) -> Tensor:
-        """w = softmax(alpha_raw), `[4]`."""
-        return self.alpha_raw.softmax(dim=0)
+        """w = softmax(alpha_raw), `[4]`; over the active aspects alone if `mask_dead`."""
+        logits = self.alpha_raw.masked_fill(self.dead, -torch.inf) if self.mask_dead else self.alpha_raw
+        return logits.softmax(dim=0)
 
     def forward(self, tokens: Tensor, labels: Tensor, notes: Notes) -> tuple[Tensor, Tensor, Tensor]:
         pooled, energy = self.pool.with_energy(tokens)

@@ -118,7 +118,7 @@ class Network(Stemmed):
         return self.blocks[depth]  # type: ignore[return-value]
 
     def hand_on(self, tokens: Tensor) -> Tensor:
-        return hand_on(tokens, self.config.activation, self.config.normalise)
+        return hand_on(tokens, self.config.activation, self.config.normalise, self.config.token_norm)
 
     def owned(self, depth: int) -> dict[str, nn.Parameter]:
         """The parameters that block `depth`'s own optimiser trains, by name."""

@@ -17,7 +17,7 @@ from goodness.nn.network import build_stem, shapes_by_depth
 from goodness.parts import ImageFacts, NetworkPart, register_network
 
 if TYPE_CHECKING:
-    from goodness.config import Config
+    from goodness.config import Config, Model
 
 
 class Standardise(nn.Module):
@@ -38,14 +38,15 @@ class Standardise(nn.Module):
 class Body(nn.Module):
     """A body of the paper's backbone as a plain block: tokens in, tokens out, as they are handed on there."""
 
-    def __init__(self, body: nn.Module, activation: str, normalise: bool, stem: nn.Module | None = None) -> None:
+    def __init__(self, body: nn.Module, model: Model, stem: nn.Module | None = None) -> None:
         super().__init__()
-        self.stem, self.body, self.activation, self.normalise = stem, body, activation, normalise
+        self.stem, self.body = stem, body
+        self.way = model.activation, model.normalise, model.token_norm
 
     def forward(self, x: Tensor) -> Tensor:
         tokens = x if self.stem is None else self.stem(x)
         found = self.body(tokens)
-        return between_blocks(found[0] if isinstance(found, tuple) else found, self.activation, self.normalise)
+        return between_blocks(found[0] if isinstance(found, tuple) else found, *self.way)
 
 
 @register_network("backbone")
@@ -64,9 +65,7 @@ class Backbone(NetworkPart):
         first = nn.Sequential(Standardise(facts.mean, facts.std), stem)
         shapes = shapes_by_depth(model, width, grid)
         bodies = [model.block.at(depth).build(*shapes[depth]) for depth in range(model.blocks)]
-        return [
-            Body(body, model.activation, model.normalise, None if depth else first) for depth, body in enumerate(bodies)
-        ]
+        return [Body(body, model, None if depth else first) for depth, body in enumerate(bodies)]
 
 
 @register_network("mlp")

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from goodness import kernels
 from goodness.nn.attention import NORM_EPSILON, AttentionPool, RMSNorm, SelfAttention, widen
-from goodness.nn.block import FFBlock
+from goodness.nn.block import FFBlock, norm_of
 from goodness.nn.feedforward import GEGLU
 from goodness.nn.head import AspectHead
 from goodness.nn.hybrid import HybridBody
@@ -125,7 +125,7 @@ def later_scored(
         pooled, energy = last_tail(tokens, mix, *by, NORM_EPSILON, room)
         return Readings(*head.readings(pooled, energy, hypotheses, None)), None
     factors = _factors(following, network.classes, tokens)
-    norm = tokens.shape[-1] ** 0.25 if network.config.normalise else 0.0
+    norm = norm_of(network.config.token_norm, tokens.shape[-1]) if network.config.normalise else 0.0
     given = factors, hypotheses, NORM_EPSILON, network.config.activation, norm, room
     pooled, energy, handed, inverse_rms = tail(tokens, mix, *by, *given)
     return Readings(*head.readings(pooled, energy, hypotheses, None)), Taken(handed, inverse_rms)

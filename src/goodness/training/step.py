@@ -1,7 +1,8 @@
 """One training step of all blocks: sequential (the reference) and fused (the fast one), same numbers.
 
-Both hand block d + 1 the tokens of block d's forward before its update, mine with the teacher's block alone, and
-clip, check and step block by block, so the order in which blocks update does not matter to any of them.
+Both hand block d + 1 the tokens of block d's forward before its update, mine with the teacher's block alone (or, before
+any update, with all its blocks up to that one), and clip, check and step block by block. So the order in which blocks
+update does not matter to any of them.
 """
 
 from __future__ import annotations
@@ -21,11 +22,19 @@ from goodness.draws import Draws
 from goodness.errors import ConfigError
 from goodness.methods.cumulative.facts import Facts, PerStream
 from goodness.methods.cumulative.ledger import Ledger
-from goodness.methods.cumulative.negatives import Mined, Mining
+from goodness.methods.cumulative.negatives import Mined, Mining, keeps_prefix
 from goodness.methods.cumulative.objective import Objective
-from goodness.methods.cumulative.passes import forward_block, forward_shared, judge_block, neutral_block, score_block
+from goodness.methods.cumulative.passes import (
+    forward_block,
+    forward_shared,
+    judge_block,
+    neutral_block,
+    pass_block,
+    score_block,
+)
+from goodness.methods.cumulative.prefix import Entry, WrongStream, ledger_of, wrong_stream
 from goodness.methods.cumulative.streams import concatenate, positives_of, rows_of, wrong_images
-from goodness.nn.block import BlockOutput, FFBlock
+from goodness.nn.block import BlockOutput
 from goodness.nn.network import Network
 from goodness.precision import autocast
 from goodness.step_context import Measured, Moment
@@ -61,6 +70,8 @@ class BlockInput:
     progress: float | Tensor
     seed: tuple[str | int, ...]  # of whatever the block itself draws, dropout say
     stem_again: Callable[[Stepper], Tensor]  # block 0's tokens with a graph of their own
+    prefixed: tuple[WrongStream, ...] = ()  # every block's wrong-label streams, where the negatives keep their prefix
+    entries: tuple[Entry, ...] = ()  # of the earlier blocks, for a ledger that these streams have a part in
 
     def again(self, stepper: Stepper) -> BlockInput:
         """The same, with a stem graph that no backward has used up."""
@@ -109,6 +120,7 @@ class Stepper:
         self.positives = positives_of(config.views)
         self.streams = self.positives + self.wrong_labels + (1 if config.eta > 0 else 0)
         self.is_shared = config.model.label.is_late
+        self.keeps_prefix = keeps_prefix(config.negatives)
         at_work = [term for term in config.objective.values() if term.weight != 0]
         self.wants_neutral = any(term.wants_neutral for term in at_work)
         self.wants_every = any(term.wants_every for term in at_work)
@@ -126,6 +138,7 @@ class Stepper:
         self._forward = self.compiled(forward_block)
         self._shared = self.compiled(forward_shared)
         self._score = self.compiled(score_block)
+        self._pass = self.compiled(pass_block)
         self._neutral = self.compiled(neutral_block)
         self._judge = self.compiled(judge_block)
         self._stem = self.compiled(Network.tokens)
@@ -142,7 +155,7 @@ class Stepper:
         other.fixed_shapes = False
         other.draws = Draws(self.device, self.config.seed)  # what it asks for is no part of the steps
         other._forward, other._shared, other._score = forward_block, forward_shared, score_block
-        other._neutral, other._judge, other._stem = neutral_block, judge_block, Network.tokens
+        other._pass, other._neutral, other._judge, other._stem = pass_block, neutral_block, judge_block, Network.tokens
         return other
 
     def autocast(self) -> torch.autocast:
@@ -255,33 +268,51 @@ class Stepper:
     def first(self, views: Tensor, labels: Tensor, moment: Moment) -> BlockInput:
         """Block 0's input: the stem's tokens, mined wrong labels, an empty ledger."""
         tokens, rows = self.start(views, labels, moment)
+        prefixed = self.prefixed(tokens, labels, moment) if self.keeps_prefix else ()
         return BlockInput(
             depth=0,
             tokens=tokens,
             rows=rows,
             neutral=tokens[: self.positives * len(labels)] if self.wants_neutral else None,
             labels=labels,
-            wrong=self.mine(0, tokens, labels, None, moment),
+            wrong=prefixed[0].labels if prefixed else self.mine(0, tokens, labels, None, moment),
             ledger=Ledger(self.config.history),
             progress=moment.progress if self.progress is None else self.progress,
             seed=("block", moment.epoch, moment.step, 0),
             stem_again=lambda stepper: stepper.start(views, labels, moment)[0],
+            prefixed=prefixed,
         )
 
     def next(self, before: BlockInput, judged: Judged, moment: Moment) -> BlockInput:
         """The next block's input: tokens handed on, labels mined anew, one more entry in the ledger."""
         depth, facts = before.depth + 1, judged.facts
+        now = replace(before, depth=depth, neutral=judged.neutral_on, seed=("block", moment.epoch, moment.step, depth))
+        if before.prefixed:
+            stream, entry = before.prefixed[depth], Entry(facts.goodness.detach(), facts.aspects.detach(), facts.weight)
+            entries = (*before.entries, entry)
+            return replace(
+                now,
+                tokens=stream.replaced_in(judged.tokens_on, self.positives * len(before.labels)),
+                wrong=stream.labels,
+                ledger=ledger_of(entries, stream, self.config.history),
+                entries=entries,
+            )
         ledger = before.ledger.copy()
         ledger.add(facts.goodness, facts.aspects, facts.weight, facts.every)
-        return replace(
-            before,
-            depth=depth,
-            tokens=judged.tokens_on,
-            neutral=judged.neutral_on,
-            wrong=self.mine(depth, judged.tokens_on, before.labels, before.wrong, moment),
-            ledger=ledger,
-            seed=("block", moment.epoch, moment.step, depth),
-        )
+        wrong = self.mine(depth, judged.tokens_on, before.labels, before.wrong, moment)
+        return replace(now, tokens=judged.tokens_on, wrong=wrong, ledger=ledger)
+
+    def prefixed(self, tokens: Tensor, labels: Tensor, moment: Moment) -> tuple[WrongStream, ...]:
+        """Every block's wrong-label streams, from the stem's tokens; before any block has been updated."""
+        first, found = self.positives * len(labels), list[WrongStream]()
+        tokens = tokens.detach()
+        stem = tokens[first : first + self.wrong_labels * len(labels)]
+        for depth in range(self.blocks):
+            wrong = self.mine(depth, tokens, labels, None, moment)
+            self.draws.seed_modules("prefix", moment.epoch, moment.step, depth)
+            with self.autocast():
+                found.append(wrong_stream(self._forward, self.network, depth, stem, wrong))
+        return tuple(found)
 
     @torch.no_grad()
     def _after_update(self, situation: BlockInput, judged: Judged) -> Judged:
@@ -308,7 +339,10 @@ class Stepper:
 
     @torch.no_grad()
     def mine(self, depth: int, tokens: Tensor, labels: Tensor, wrong: Tensor | None, moment: Moment) -> Tensor:
-        """The wrong labels of the NL streams at this block, `[wrong_labels * batch]`."""
+        """The wrong labels of the NL streams at this block, `[wrong_labels * batch]`.
+
+        The tokens are those that the block takes in, or the stem's where the negatives keep their prefix.
+        """
         negatives = self.config.negatives
         if wrong is not None and negatives.once:
             return wrong
@@ -318,10 +352,15 @@ class Stepper:
         first = 0 if on_positive else self.config.views - 1 if self.is_shared else self.positives
         stream = tokens.detach()[first * batch : (first + 1) * batch]
 
-        def scorer(block: FFBlock) -> Callable[[Tensor, Tensor], Tensor]:
+        def scorer(network: Network) -> Callable[[Tensor, Tensor], Tensor]:
             def score(rows: Tensor, candidates: Tensor) -> Tensor:
                 with torch.no_grad(), self.autocast():
-                    return self._score(block, stream, rows, candidates, self.every_label)
+                    tokens = stream
+                    if self.keeps_prefix and depth > 0:
+                        tokens, rows = stream[rows], torch.arange(len(rows), device=self.device)
+                        for before in range(depth):
+                            tokens = self._pass(network, network.block(before), tokens, candidates)
+                    return self._score(network.block(depth), tokens, rows, candidates, self.every_label)
 
             return score
 
@@ -332,8 +371,8 @@ class Stepper:
             depth=depth,
             blocks=self.blocks,
             progress=moment.progress,
-            teacher=scorer(self.teacher.network.block(depth)),
-            online=scorer(self.network.block(depth)),
+            teacher=scorer(self.teacher.network),
+            online=scorer(self.network),
             fixed_shapes=self.fixed_shapes,
         )
         return negatives.choose(mining)

@@ -23,7 +23,7 @@ from goodness.methods.cumulative.evidence import (
 )
 from goodness.nn import scoring
 from goodness.nn.attention import SelfAttention
-from goodness.nn.head import EnergyGoodness
+from goodness.nn.head import AspectGoodness, EnergyGoodness
 from goodness.nn.hybrid import Hybrid, HybridBody
 from goodness.nn.label import Add, Late
 from goodness.nn.network import Network
@@ -63,6 +63,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 CHANGES = [{}, {"label_at": "first"}, {"activation": "triangle"}, {"activation": "none", "normalise": False}]
+CHANGES += [{"token_norm": "unit", "goodness": AspectGoodness(mask_dead=True)}]
 
 
 @pytest.mark.parametrize("changes", CHANGES, ids=str)

@@ -35,7 +35,7 @@ class Mining:
     depth: int
     blocks: int
     progress: float
-    teacher: Score  # the moving average's block
+    teacher: Score  # the moving average's block, behind its earlier blocks where the negatives keep their prefix
     online: Score  # the block itself
     fixed_shapes: bool  # True where a compiled graph wants the same shapes at every step
 
@@ -199,7 +199,7 @@ class Mined(NegativesPart):
         last_counts = all(name != "k_last" for name, *_ in found)
         if self.k_first == 1 and (self.k_last == 1 or not last_counts):
             found += [(name, "a single draw leaves nothing to choose from") for name in ("mine_on", "among")]
-        elif at_first_alone and (config.augment == "none" or config.views == 1):
+        elif (at_first_alone or keeps_prefix(self)) and (config.augment == "none" or config.views == 1):
             why = (
                 "all streams have one view" if config.views == 1 else "without augmentation, both streams are the same"
             )
@@ -256,6 +256,30 @@ class Online(Mined):
 
     def scorer(self, mining: Mining) -> Score:
         return mining.online
+
+
+@register_negatives("prefix")
+@dataclass(frozen=True, kw_only=True)
+class Prefix(Mined):
+    """Scored by all blocks of the moving average up to this one, under the candidate from the first block on.
+
+    The stream then carries this label through the earlier blocks too, in its tokens and in its history.
+    """
+
+    def idle(self, config: Config) -> list[tuple[str, str] | Fact]:
+        found = super().idle(config)
+        if self.once or config.model.blocks == 1:
+            why = "negatives.once keeps the first block's label" if self.once else "there is one block"
+            found.append(Fact("", why, "mines as teacher would", always=True))
+        return found
+
+    def scorer(self, mining: Mining) -> Score:
+        return mining.teacher
+
+
+def keeps_prefix(negatives: NegativesPart) -> bool:
+    """Whether a block's wrong label enters the stream at the first block, whatever the earlier blocks mined."""
+    return isinstance(negatives, Prefix) and not negatives.once
 
 
 @register_negatives("random")

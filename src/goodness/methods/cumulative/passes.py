@@ -52,6 +52,11 @@ def score_block(block: FFBlock, tokens: Tensor, rows: Tensor, labels: Tensor, ev
     return block(tokens[rows], labels).goodness
 
 
+def pass_block(network: Network, block: FFBlock, tokens: Tensor, labels: Tensor) -> Tensor:
+    """What a block hands on, alone."""
+    return network.hand_on(block(tokens, labels).tokens)
+
+
 def neutral_block(network: Network, block: FFBlock, tokens: Tensor) -> tuple[Tensor, Tensor]:
     """Pooled features and what is handed on, of a pass without a label."""
     tokens, pooled = block.neutral(tokens)
