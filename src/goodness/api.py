@@ -302,7 +302,7 @@ def health_of_method(
         raise UserError(f"the {split} split is empty")
     with prepared(chosen, run.config.deterministic):
         evidence = evidence_of(method, rows.images, tta=tta, dtype=choose_dtype(chosen)[0])
-    return health_by_evidence(evidence, rows.labels.cpu(), method.weights.cpu(), run.config, split, names, tta)
+    return health_by_evidence(evidence, rows.labels.cpu(), method.prefixes.cpu(), run.config, split, names, tta)
 
 
 def blocks_of(run: Run) -> int:

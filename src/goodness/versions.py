@@ -32,6 +32,11 @@ class Made(NamedTuple):
     health_version: int | str
 
 
+def version_of(method: str, own: int) -> int:
+    """The version of a method by name; methods other than the paper's bring their own."""
+    return METHOD_VERSION.get(method, own)
+
+
 def recorded(stage: str, method: str = "cumulative", version: int | None = None) -> dict[str, Any]:
     """What the environment.json of a run of this stage says of its method, if it is made now. Methods other than the
     paper's bring their version."""

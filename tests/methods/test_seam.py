@@ -169,6 +169,8 @@ def test_a_run_predicts_evaluates_and_has_health(name: str, whole: Callable[...,
     assert goodness.evaluate(run.path, device="cpu")["accuracy"] == pytest.approx(accuracy)
     health = goodness.health(run.path, device="cpu")
     assert health["accuracy"] == pytest.approx(accuracy)
+    assert health["blocks"][-1]["accuracy"] == pytest.approx(accuracy)
+    assert run.result["health"]["test"][-1]["accuracy"] == pytest.approx(accuracy)
     assert len(health["blocks"]) == 3
     method = run.method()
     assert isinstance(method, Method)

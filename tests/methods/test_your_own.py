@@ -50,6 +50,24 @@ def test_by_command(folder: Path) -> None:
     assert "spread" in without.stderr
 
 
+def test_a_sweep_over_a_method_goes_on(folder: Path) -> None:
+    sweep = (
+        "sweep",
+        "demo",
+        "--seeds",
+        "1,2",
+        "--set",
+        "method=mono-forward",
+        "network=mlp",
+        "epochs=1",
+        "--out",
+        "sw",
+    )
+    assert goodness(folder, *sweep).returncode == 0
+    again = goodness(folder, "sweep", "--resume", "sw")
+    assert again.returncode == 0, again.stderr
+
+
 def test_from_python(folder: Path) -> None:
     code = """
 import goodness, my_method

@@ -116,8 +116,8 @@ class Run:
             raise UserError(f"{self.path} is no run of a method of its own; use `network()`")
         tensors, meta = self._weights(weights)
         shape, config = tuple(meta["shape"]), self.config
-        unknown = ImageFacts(shape, len(meta["classes"]), (0.0,) * shape[0], (1.0,) * shape[0])  # the weights have them
-        return self._fill(build_method(config, unknown, config.seed), tensors, meta, device)  # type: ignore[return-value]
+        facts = ImageFacts(shape, len(meta["classes"]), tuple(meta["mean"]), tuple(meta["std"]))
+        return self._fill(build_method(config, facts, config.seed), tensors, meta, device)  # type: ignore[return-value]
 
     def network(self, weights: str | None = None, device: str = "cpu") -> Network:
         """The trained network, ready to predict; the reported weights unless `best` or `last` is asked for.

@@ -22,7 +22,7 @@ from goodness.runs.lock import LOCK, is_held
 from goodness.runs.run import Run, environment_of, load_config, software_of
 from goodness.runs.run_folder import RunFolder
 from goodness.sweep.cell import Cell, CellFolder
-from goodness.versions import METHOD, METHOD_VERSION
+from goodness.versions import METHOD, version_of
 
 State = Literal["waiting", "running", "stopped", "failed", "done"]
 """Not begun; a process works on it; begun, and can go on; its last process ended badly; all stages finished."""
@@ -106,8 +106,12 @@ def difference(asked: Config, run: Run, data: str | None, stage: str = "s1", *, 
     if not facts and run.is_finished:
         return "no environment.json that can be read, which says how it was made"
     if facts and not mixed_versions:
-        made, method = software_of(run), METHOD[run.stage]
-        now = {method: METHOD_VERSION[method], "torch": torch.__version__, "parts": own_sources(asked)}
+        made, method = software_of(run), METHOD[run.stage] if asked.is_cumulative else asked.method.kind
+        now = {
+            method: version_of(method, asked.method.version),
+            "torch": torch.__version__,
+            "parts": own_sources(asked),
+        }
         for name, wanted in now.items():
             if made.get(name) != str(wanted):
                 about = " (the files of your own parts)" if name == "parts" else ""

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from goodness.config import Config
 from goodness.data.images import ImageData, Split
+from goodness.errors import ConfigError
 from goodness.health.block_health import assess, health_of_goodness
 from goodness.health.margins import TOP5_CLASSES, top_k_accuracy
 from goodness.methods.base import Method, combined
@@ -100,6 +101,9 @@ class LocalLearning(Loop):
     def parameters(self) -> int:
         return sum(one.numel() for one in self.method.parameters())
 
+    def about_weights(self) -> dict[str, Any]:
+        return {**super().about_weights(), "mean": list(self.data.mean), "std": list(self.data.std)}
+
     def train_line(self, means: list[dict[str, float]]) -> dict[str, Any]:
         return {"blocks": means}
 
@@ -124,6 +128,7 @@ class LocalLearning(Loop):
         readings = self.validation[0] if split == "val" else self.readings(part.images)
         labels, scores = part.labels.cpu(), combined(readings, self.evaluated().weights.cpu())
         found = assess(readings, labels, self.plain, split, progress=self.progress())
+        reweigh(found["blocks"], readings, labels, self.evaluated().prefixes.cpu())
         found["accuracy"] = top_k_accuracy(scores, labels)
         if "top5" in found:
             found["top5"] = top_k_accuracy(scores, labels, 5)
@@ -139,6 +144,7 @@ class LocalLearning(Loop):
         labels, first = part.labels.cpu(), self.uses.first
         rows = [accuracy_row(combined(readings, weights), labels, used) for used, weights in enumerate(first, 1)]
         health = assess(readings, labels, self.plain, split, progress=1.0)["blocks"]
+        reweigh(health, readings, labels, torch.stack(first))
         return combined(readings, self.uses.all), rows, health
 
     def predictions(self, readings: Tensor) -> dict[str, Tensor]:
@@ -146,7 +152,7 @@ class LocalLearning(Loop):
 
     def full_health(self, part: Split, split: str) -> dict[str, Any]:
         readings, labels = self.readings(part.images), part.labels.cpu()
-        return health_by_evidence(readings, labels, self.uses.all, self.config, split, self.data.classes)
+        return health_by_evidence(readings, labels, torch.stack(self.uses.first), self.config, split, self.data.classes)
 
     def _of_validation(self) -> tuple[Tensor, Tensor]:
         part = self.data.val
@@ -166,7 +172,7 @@ class Uses:
 
     def __init__(self, method: Method, evidence: Tensor, labels: Tensor) -> None:
         blocks = len(method.blocks)
-        self.all = method.decide(evidence, labels) if len(evidence) else torch.ones(blocks)
+        self.all = _decided(method, evidence, labels) if len(evidence) else torch.ones(blocks)
         self.first = [self._of(method, evidence, labels, list(range(used))) for used in range(1, blocks + 1)]
         rest = [[other for other in range(blocks) if other != depth] for depth in range(blocks)]
         self.without = [self._of(method, evidence, labels, one) for one in rest] if blocks > 1 else []
@@ -178,7 +184,7 @@ class Uses:
     @staticmethod
     def _of(method: Method, evidence: Tensor, labels: Tensor, used: list[int]) -> Tensor:
         weights = torch.zeros(len(method.blocks))
-        weights[used] = method.decide(evidence[used], labels) if len(evidence) else 1.0
+        weights[used] = _decided(method, evidence[used], labels) if len(evidence) else 1.0
         return weights
 
     def predictions(self, evidence: Tensor) -> dict[str, Tensor]:
@@ -192,6 +198,13 @@ class Uses:
         }
 
 
+def _decided(method: Method, evidence: Tensor, labels: Tensor) -> Tensor:
+    found = method.decide(evidence, labels)
+    if not isinstance(found, Tensor) or found.shape != (len(evidence),) or not bool(found.isfinite().all()):
+        raise ConfigError(f"decide must give a finite weight for each of {len(evidence)} blocks, and gave {found}")
+    return found.float()
+
+
 def facts_of(data: ImageData) -> ImageFacts:
     return ImageFacts(data.shape, len(data.classes), data.mean, data.std)
 
@@ -199,20 +212,29 @@ def facts_of(data: ImageData) -> ImageFacts:
 def health_by_evidence(
     evidence: Tensor,
     labels: Tensor,
-    weights: Tensor,
+    prefixes: Tensor,
     config: Config,
     split: str,
     classes: Sequence[str],
     tta: bool = False,
 ) -> dict[str, Any]:
-    """Block health of evidence `[blocks, n, classes]`; accuracies as the blocks' weights have it."""
+    """Block health of evidence `[blocks, n, classes]`; accuracies of blocks 0..d as `prefixes[d]` weighs them."""
     settings = plain_settings(config, len(evidence))
     found = health_of_goodness(evidence, labels, settings, split=split, classes=classes)
+    reweigh(found["blocks"], evidence, labels, prefixes)
+    weights = prefixes[-1]
     scores = combined(evidence, weights)
     found |= {"accuracy": top_k_accuracy(scores, labels), "weights": weights.tolist(), "tta": tta}
+    found["truncation"] = [block["accuracy"] for block in found["blocks"]]
     if scores.shape[1] >= TOP5_CLASSES:
         found["top5"] = top_k_accuracy(scores, labels, 5)
     return found
+
+
+def reweigh(blocks: list[dict[str, Any]], evidence: Tensor, labels: Tensor, prefixes: Tensor) -> None:
+    """Put in the accuracies of blocks 0..d as the method weighs blocks."""
+    for block, weights in zip(blocks, prefixes):
+        block["accuracy"] = top_k_accuracy(combined(evidence, weights), labels)
 
 
 def plain_settings(config: Config, blocks: int) -> Config:

@@ -103,7 +103,7 @@ class Trainer:
 
     def set(self, place: Place, moment: Moment) -> Plan:
         """Everything that moves from step to step and is a plain number."""
-        plan, optim = self.method.plan(moment), self.optim
+        plan, optim = self.checked(self.method.plan(moment)), self.optim
         rate = learning_rate(place.total_step, place.total_steps, optim.lr, optim.warmup, optim.schedule)
         for unit, factor in zip(plan.units, plan.rates or [1.0] * len(plan.units)):
             set_learning_rate(self.optimiser(unit), rate * factor)
@@ -278,6 +278,17 @@ class Trainer:
         finally:
             for module in resting:
                 module.train()
+
+    def checked(self, plan: Plan) -> Plan:
+        """Refuse units that are no runs of neighbouring blocks, each block in one at most."""
+        depths = [depth for unit in plan.units for depth in unit]
+        are_runs = all(unit and unit == tuple(range(unit[0], unit[0] + len(unit))) for unit in plan.units)
+        are_known = depths == sorted(set(depths)) and all(0 <= depth < self.blocks for depth in depths)
+        if not depths or not are_runs or not are_known:
+            raise ConfigError(f"plan must name runs of neighbouring blocks among {self.blocks}, in order: {plan.units}")
+        if plan.rates is not None and len(plan.rates) != len(plan.units):
+            raise ConfigError(f"plan has {len(plan.units)} units and {len(plan.rates)} rates")
+        return plan
 
     def optimiser(self, unit: Unit) -> torch.optim.Optimizer:
         """A unit's own; made when it first learns, never within a recording."""
