@@ -116,12 +116,12 @@ class LocalLearning(Loop):
             with autocast(self.device, self.dtype):
                 method.ready(self._training_images())
         self.validation = self._of_validation()
-        uses = Uses.on(method, self.validation)
+        uses = Uses(method, *self.validation)
         method.weights.copy_(uses.all)
         method.prefixes.copy_(torch.stack(uses.first))
 
     def weights_taken(self) -> None:
-        self.uses = Uses.on(self.evaluated(), self._of_validation())
+        self.uses = Uses(self.evaluated(), *self._of_validation())
 
     def assess(self, split: str) -> dict[str, Any]:
         part = self.data.split(split)
@@ -172,14 +172,13 @@ class Uses:
 
     def __init__(self, method: Method, evidence: Tensor, labels: Tensor) -> None:
         blocks = len(method.blocks)
-        self.all = _decided(method, evidence, labels) if len(evidence) else torch.ones(blocks)
         self.first = [self._of(method, evidence, labels, list(range(used))) for used in range(1, blocks + 1)]
         rest = [[other for other in range(blocks) if other != depth] for depth in range(blocks)]
         self.without = [self._of(method, evidence, labels, one) for one in rest] if blocks > 1 else []
 
-    @classmethod
-    def on(cls, method: Method, validation: tuple[Tensor, Tensor]) -> Uses:
-        return cls(method, *validation)
+    @property
+    def all(self) -> Tensor:
+        return self.first[-1]
 
     @staticmethod
     def _of(method: Method, evidence: Tensor, labels: Tensor, used: list[int]) -> Tensor:
